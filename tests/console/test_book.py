@@ -18,7 +18,7 @@ def line(identity, second=0):
 
 
 def ids(book):
-    return [each.id for each in book.newest()]
+    return [each.recorded.id for each in book.newest()]
 
 
 def test_the_newest_come_first_and_the_oldest_go():

@@ -24,8 +24,8 @@ from tests.console.worlds import (
     state,
     with_workers,
 )
-from webhook.console.collect import Judged, Leads, collect, restricted, savings, with_waiting
-from webhook.console.view import Cell, Policy, Queue, ShownCluster, View
+from webhook.console.collect import Leads, collect, restricted, savings, with_waiting
+from webhook.console.view import Cell, Judged, Policy, Queue, ShownCluster, View
 from webhook.hindsight.savings_record import FORECASTS as BY_FORECASTS
 from webhook.hindsight.savings_record import Gained
 from webhook.kueue import quota
@@ -137,8 +137,7 @@ def test_the_rest_of_the_view_is_of_the_same_moment():
             Policy(
                 name="light-gpu",
                 mode="Enforce",
-                ready=True,
-                message="its options can be taken",
+                judged=Judged(is_ready=True, message="its options can be taken"),
                 queues=("gpu-lq", "cpu-lq"),
                 decided=(("gpu", 1), ("cpu", 1), ("", 0)),
             ),
@@ -215,7 +214,7 @@ def test_the_off_switch_is_told(switch, text):
 def test_a_policy_that_is_not_ready_says_why():
     (found,) = collect(known(judged={"light-gpu": Judged(is_ready=False, message="why")})).policies
 
-    assert (found.ready, found.message) == (False, "why")
+    assert found.judged == Judged(is_ready=False, message="why")
 
 
 def test_only_what_was_carried_out_and_forecast_counts_as_saved():

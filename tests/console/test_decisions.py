@@ -5,9 +5,11 @@ from dataclasses import replace
 
 import pytest
 
+from tests.console import worlds
 from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
 from webhook.console.decisions import from_job, from_line
+from webhook.console.view import plain
 from webhook.model.job import DECISION
 
 
@@ -27,9 +29,9 @@ def test_a_job_and_the_log_tell_the_same(decided):
     found = from_job({**job, "metadata": {**job["metadata"], "creationTimestamp": created}})
 
     assert found == replace(from_line(json.dumps(line)), is_unverified=True)
-    assert (found.namespace, found.job, found.policy) == ("team", "light", "light-gpu")
-    assert (found.mode, found.option, found.queue) == ("Enforce", "cpu", "cpu-lq")
-    assert [(option.name, option.queue) for option in found.options] == [
+    assert (found.namespace, found.job, found.recorded.policy) == ("team", "light", "light-gpu")
+    assert (found.recorded.mode, found.option, found.queue) == ("Enforce", "cpu", "cpu-lq")
+    assert [(option.name, option.queue) for option in found.recorded.options] == [
         ("gpu", "gpu-lq"),
         ("cpu", "cpu-lq"),
     ]
@@ -61,7 +63,76 @@ def test_moves_are_the_stays_after_the_first():
 
     found = from_line(json.dumps(line))
 
-    assert [(move.option, move.at - found.at) for move in found.moves] == [("cpu", -1), ("gpu", 0)]
+    assert [(move.option, move.unix - found.at) for move in found.moves] == [
+        ("cpu", -1),
+        ("gpu", 0),
+    ]
+
+
+def test_the_json_of_a_decision_is_one_object():
+    refused = worlds.option("tpu", pending=None, rejected="stopped: its ClusterQueue is")
+    made = worlds.decision(
+        options=(worlds.option("cpu", 70.0, starts_in=0.0, runs=70), refused),
+        moves=((worlds.UNIX - 30, "cpu", "done 1m sooner there"),),
+    )
+    times = {"startsIn": None, "runs": None, "finishesIn": None}
+    none = {"passedOver": "", "cluster": ""}
+
+    assert plain((made, worlds.decision("d-2", option="", mode="Observe", options=()))) == [
+        {
+            "id": "d-1",
+            "at": worlds.UNIX - 60,
+            "namespace": "team",
+            "job": "light-1",
+            "policy": "light-gpu",
+            "mode": "Enforce",
+            "option": "cpu",
+            "queue": "cpu-lq",
+            "reason": "sent to cpu-lq (cpu)",
+            "options": [
+                {
+                    "name": "cpu",
+                    "queue": "cpu-lq",
+                    "pending": 0,
+                    "rejected": "",
+                    **none,
+                    "startsIn": 0.0,
+                    "runs": 70,
+                    "finishesIn": 70.0,
+                },
+                {
+                    "name": "tpu",
+                    "queue": "tpu-lq",
+                    "pending": None,
+                    **times,
+                    **none,
+                    "rejected": "stopped: its ClusterQueue is",
+                },
+            ],
+            "moves": [
+                {"at": worlds.UNIX - 30, "option": "cpu", "reason": "done 1m sooner there"},
+            ],
+            "isReplayed": False,
+            "kind": "Job",
+            "isUnverified": False,
+        },
+        {
+            "id": "d-2",
+            "at": worlds.UNIX - 60,
+            "namespace": "team",
+            "job": "light-1",
+            "policy": "light-gpu",
+            "mode": "Observe",
+            "option": "",
+            "queue": "cpu-lq",
+            "reason": "sent to cpu-lq (cpu)",
+            "options": [],
+            "moves": [],
+            "isReplayed": False,
+            "kind": "Job",
+            "isUnverified": False,
+        },
+    ]
 
 
 GOOD = {
@@ -108,19 +179,21 @@ def test_an_option_tells_in_which_cluster_it_was_expected_to_run():
 
     found = _on_job(json.dumps({**GOOD, "options": options}))
 
-    assert [option.cluster for option in found.options] == ["worker-1", ""]
+    assert [option.cluster for option in found.recorded.options] == ["worker-1", ""]
     assert _on_job(json.dumps({**GOOD, "options": [{"cluster": 1}]})) is None
 
 
 def test_of_a_forged_decision_no_more_is_taken_than_a_policy_could_give():
     found = _on_job(json.dumps({**GOOD, "options": [{"name": "x"}] * 1000, "moves": 10**9}))
 
-    assert (len(found.options), found.moves) == (16, ())
+    assert (len(found.recorded.options), found.moves) == (16, ())
 
 
 @pytest.mark.parametrize("figures", [{"startsIn": True}, {"startsIn": "soon"}, {"pending": 1.5}])
 def test_figures_that_cannot_be_meant_are_not_known(figures):
-    (option,) = _on_job(json.dumps({**GOOD, "options": [{"name": "gpu", **figures}]})).options
+    found = _on_job(json.dumps({**GOOD, "options": [{"name": "gpu", **figures}]}))
+
+    (option,) = found.recorded.options
 
     assert (option.starts_in, option.pending) == (None, None)
 

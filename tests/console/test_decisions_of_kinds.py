@@ -13,13 +13,6 @@ from webhook.console import quota_api
 from webhook.console.access import Everybody
 from webhook.console.collect import restricted
 from webhook.console.decisions import from_job, from_line
-from webhook.hindsight.savings_record import (
-    SavingsRecord,
-    ShownDecision,
-    config_map,
-    packed,
-    read_savings,
-)
 
 WORLD = views.view(
     decisions=(
@@ -76,27 +69,3 @@ def test_decisions_are_asked_for_by_kind(asked, wanted):
     answer = quota_api.decisions(WORLD, asked, Everybody())
 
     assert [decision["job"] for decision in answer["decisions"]] == wanted
-
-
-def test_what_is_published_of_other_replicas_has_its_kind_and_older_records_are_read():
-    past = ShownDecision(
-        id="job-1",
-        at=1.0,
-        namespace="team",
-        job="rayjob/train",
-        kind="RayJob",
-        policy="p",
-        mode="Observe",
-        option="cpu",
-        queue="cpu-lq",
-        reason="r",
-    )
-    record = SavingsRecord(as_of=2.0, decisions=(past,))
-    old = {key: value for key, value in vars_of(past).items() if key != "kind"}
-
-    assert read_savings(config_map(packed(record))) == record
-    assert ShownDecision(**old).kind == "Job"
-
-
-def vars_of(past):
-    return {name: getattr(past, name) for name in past.__dataclass_fields__}

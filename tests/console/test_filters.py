@@ -27,7 +27,7 @@ def names(view):
     return (
         [queue.name for queue in view.queues],
         [policy.name for policy in view.policies],
-        [decision.id for decision in view.decisions],
+        [decision.recorded.id for decision in view.decisions],
     )
 
 

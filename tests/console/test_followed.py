@@ -7,7 +7,7 @@ import pytest
 from tests.console.worlds import PUBLISHED
 from webhook.api.resources import SAVINGS, ReadObject
 from webhook.api.watch import WatchUpdate
-from webhook.console.collect import Judged, Leads
+from webhook.console.collect import Leads
 from webhook.console.console import (
     JUDGED,
     LEASES,
@@ -20,6 +20,7 @@ from webhook.console.console import (
     savings_in,
 )
 from webhook.console.decisions import DecisionStore
+from webhook.console.view import Judged
 from webhook.hindsight.savings_record import config_map, packed
 from webhook.jobs import BY_NAME
 from webhook.model.job import DECISION
@@ -107,7 +108,7 @@ def test_what_jobs_alone_have_said_is_forgotten_with_them(console):
     newest = NewestJobs()
     console.take(told(JOBS, job(1), job(2), read=newest.read))
     console.take(told(JOBS, job(2), read=newest.read))
-    assert [each.id for each in console.book.newest()] == ["d-2"]
+    assert [each.recorded.id for each in console.book.newest()] == ["d-2"]
     gone = newest.read(JOBS, job(2))
     console.take(WatchUpdate(kind=JOBS, at=2.0, event=("DELETED", gone)))
 

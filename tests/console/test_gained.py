@@ -13,6 +13,7 @@ from webhook.console import quota_api
 from webhook.console.access import Everybody
 from webhook.console.collect import collect, merged, restricted
 from webhook.console.decisions import DecisionStore
+from webhook.console.view import view_json
 from webhook.decide.decision_record import RecordedOption
 from webhook.hindsight.savings_record import FORECASTS, JOURNAL, SavingsRecord
 
@@ -23,7 +24,7 @@ RECORD = SavingsRecord(as_of=UNIX, decisions=PAST)
 def line(job):
     """Write what a server logs of a Job."""
     time = datetime.fromtimestamp(int(job.at), UTC).isoformat()
-    written = {"version": 1, "id": f"d-{job.job}", "time": time, "policy": job.policy}
+    written = {"version": 1, "id": f"d-{job.job}", "time": time, "policy": job.recorded.policy}
     written |= {"mode": "Observe", "option": "gpu", "reason": "stays"}
     return json.dumps({"namespace": job.namespace, "name": job.job, "decision": written})
 
@@ -42,7 +43,7 @@ def test_each_of_two_replicas_shows_the_decisions_that_the_other_has_made():
 
         made = [each for each in view.decisions if not each.is_replayed]
         replayed = {each.job for each in view.decisions if each.is_replayed}
-        assert {each.id for each in made} == {f"d-{each.job}" for each in own}
+        assert {each.recorded.id for each in made} == {f"d-{each.job}" for each in own}
         assert len(view.decisions) == len(PAST)
         assert replayed == {each.job for each in PAST} - {each.job for each in own}
 
@@ -52,7 +53,7 @@ def test_the_quota_api_tells_a_replay_from_a_decision():
 
     told = {each["isReplayed"]: each for each in answer["decisions"]}
     assert (told[False]["reason"], told[False]["mode"]) == ("stays", "Observe")
-    assert (told[True]["reason"], told[True]["mode"]) == (PAST[0].reason, "Observe")
+    assert (told[True]["reason"], told[True]["mode"]) == (PAST[0].recorded.reason, "Observe")
 
 
 def test_advice_is_no_replay_and_has_the_options_that_were_weighed():
@@ -64,7 +65,7 @@ def test_advice_is_no_replay_and_has_the_options_that_were_weighed():
     (found,) = merged((), advised)
 
     assert not found.is_replayed
-    assert found.options == (worlds.option("cpu", pending=None, starts_in=0.0, runs=70.0),)
+    assert found.recorded.options == (worlds.option("cpu", pending=None, starts_in=0.0, runs=70.0),)
 
 
 def test_gains_are_summed_apart_for_those_who_enforce_and_those_who_do_not():
@@ -75,14 +76,14 @@ def test_gains_are_summed_apart_for_those_who_enforce_and_those_who_do_not():
     assert (view.savings.rests, view.savings.jobs, view.savings.moved) == (JOURNAL, 35, 20)
     assert (view.savings.saved_seconds, view.savings.margin_seconds) == (1481.0, 140.0)
     assert (view.would_save.jobs, view.would_save.moved) == (30, 0)
-    assert (view.gained, view.savings_as_of) == (rows, PUBLISHED.as_of)
+    assert (view.published.gained, view.published.as_of) == (rows, PUBLISHED.as_of)
 
 
 def test_before_anything_is_published_forecasts_remain():
     view = collect(known(published=None))
 
-    assert (view.savings.rests, view.would_save, view.gained) == (FORECASTS, None, ())
-    assert view.savings_as_of is None
+    assert (view.savings.rests, view.would_save, view.published.gained) == (FORECASTS, None, ())
+    assert view_json(view)["savingsAsOf"] is None
 
 
 @pytest.mark.parametrize(("seen", "jobs"), [("elsewhere", None), ("team", 30)])
@@ -92,4 +93,4 @@ def test_gains_in_namespaces_that_may_not_be_seen_are_left_out(seen, jobs):
     found = restricted(view, Only(seen))
 
     assert (found.savings and found.savings.jobs) == jobs
-    assert len(found.gained) == (0 if jobs is None else 2)
+    assert len(found.published.gained) == (0 if jobs is None else 2)

@@ -1,6 +1,5 @@
 """One Job from its submission to its end: what is known, in order, and forecast beside truth."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -9,7 +8,6 @@ from tests.console import views
 from tests.console.waiting import waiting
 from tests.state.objects import PENDING, condition, workload
 from webhook.console.job_story import JobMoment, job_story
-from webhook.hindsight.savings_record import ShownMove
 from webhook.state.workload import read_workload
 
 CREATED = datetime(2026, 11, 21, 6, tzinfo=UTC).timestamp()
@@ -46,7 +44,8 @@ OPTIONS = (
     views.option("gpu", starts_in=1200.0, runs=300.0, finishes_in=1500.0),
     views.option("cpu", starts_in=60.0, runs=500.0, finishes_in=560.0),
 )
-DECIDED = views.decision(1, namespace="team", at=CREATED, options=OPTIONS, reason="sent to cpu-lq")
+SAID = {"namespace": "team", "at": CREATED, "options": OPTIONS, "reason": "sent to cpu-lq"}
+DECIDED = views.decision(1, **SAID)
 
 
 def told(*workloads, decision=DECIDED, line=None, at=NOW):
@@ -121,8 +120,8 @@ def test_one_that_failed_or_was_ended_by_kueue_is_not_said_to_have_succeeded():
 
 
 def test_moves_stand_between_decision_and_quota():
-    move = ShownMove(at=CREATED + 40, option="cpu", reason="done sooner there")
-    moved = replace(DECIDED, at=CREATED + 40, moves=(move,))
+    moves = ((CREATED + 40, "cpu", "done sooner there"),)
+    moved = views.decision(1, **{**SAID, "at": CREATED + 40}, moves=moves)
 
     story = told(admitted(*READY), decision=moved)
 

@@ -11,7 +11,7 @@ from webhook.console import page_filters, phrases, routes
 from webhook.console.job_story import job_story
 from webhook.console.page import render, render_job
 from webhook.console.view import ShownCluster
-from webhook.hindsight.savings_record import FORECASTS, Gained
+from webhook.hindsight.savings_record import FORECASTS, Gained, SavingsRecord
 
 HOSTILE = '</style></script><script>alert(1)</script><img src=x onerror="alert(1)">\'{{7*7}}'
 
@@ -116,7 +116,7 @@ def test_a_decision_shows_its_options_and_moves():
             refused,
             replace(views.option("spot", finishes_in=61.0), passed_over="smallGain: 9s sooner"),
         ),
-        moves=(views.ShownMove(at=views.NOW, option="gpu", reason="done 1m sooner there"),),
+        moves=((views.NOW, "gpu", "done 1m sooner there"),),
     )
 
     said = text(views.view(decisions=(made,)))
@@ -160,10 +160,11 @@ def test_a_queue_that_admits_nobody_says_why_and_comes_first():
 
 
 def hostile_view():
+    names = ("identity", "job", "namespace", "policy", "option", "queue", "reason")
     made = views.decision(
-        **dict.fromkeys(("namespace", "policy", "option", "queue", "reason"), HOSTILE),
+        **dict.fromkeys(names, HOSTILE),
         options=(views.option(HOSTILE, rejected=HOSTILE),),
-        moves=(views.ShownMove(at=views.NOW, option=HOSTILE, reason=HOSTILE),),
+        moves=((views.NOW, HOSTILE, HOSTILE),),
     )
     cells = (views.cell(flavor=HOSTILE, resource=HOSTILE),)
     return views.view(
@@ -171,7 +172,7 @@ def hostile_view():
         leader=HOSTILE,
         queues=(views.queue(HOSTILE, cells=cells, cohort=HOSTILE, trouble=HOSTILE),),
         policies=(views.policy(HOSTILE, mode=HOSTILE, ready=False, message=HOSTILE),),
-        decisions=(replace(made, id=HOSTILE, job=HOSTILE),),
+        decisions=(made,),
     )
 
 
@@ -243,7 +244,8 @@ def test_what_was_saved_says_on_what_it_rests():
     forecast = text(views.view(savings=Gained(**SUM, rests=FORECASTS)))
     replayed = Gained(**SUM, margin_seconds=70.0)
     lost = replace(replayed, gained_seconds=0.0, lost_seconds=5.0)
-    both = text(views.view(savings=replayed, would_save=lost, savings_as_of=views.NOW - 60))
+    record = SavingsRecord(as_of=views.NOW - 60)
+    both = text(views.view(savings=replayed, would_save=lost, published=record))
 
     since = f"over 30 Jobs since {phrases.day_and_minute(views.NOW - 3600)} ; 10"
     time = phrases.day_and_minute(views.NOW - 60)

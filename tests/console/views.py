@@ -5,14 +5,16 @@ from dataclasses import replace
 from math import inf
 
 from tests.console.waiting import waiting
+from tests.console.worlds import shown
 from webhook.console.view import (
     Cell,
+    Judged,
     Policy,
     Queue,
     View,
 )
 from webhook.decide.decision_record import RecordedOption
-from webhook.hindsight.savings_record import FORECASTS, JOURNAL, Gained, ShownDecision, ShownMove
+from webhook.hindsight.savings_record import FORECASTS, JOURNAL, Gained, SavingsRecord
 
 NOW = 1_790_000_000.0
 GI = 1 << 30
@@ -55,12 +57,13 @@ def decision(number=1, **values):
         "reason": "sent to cpu-lq (cpu): starts now, done in 1m10s; gpu-lq would be done in 3m24s",
         "options": (option("gpu", pending=12, starts_in=160.0, finishes_in=204.0), option("cpu")),
     }
-    named = {"id": f"id{number}", "job": f"train-{number}"}
-    return ShownDecision(**{**named, **default, **values})
+    named = {"identity": f"id{number}", "job": f"train-{number}"}
+    return shown(**{**named, **default, **values})
 
 
-def policy(name="light-gpu", **values):
-    default = {"mode": "Enforce", "ready": True, "message": ""}
+def policy(name="light-gpu", *, ready=True, message="", unreviewed="", **values):
+    judged = None if ready is None else Judged(ready, message, unreviewed)
+    default = {"mode": "Enforce", "judged": judged}
     return Policy(**{**default, "decided": (("gpu", 1), ("cpu", 1), ("", 1)), **values}, name=name)
 
 
@@ -96,7 +99,7 @@ def large(*, now=NOW, newer=0, queues=50):
         leader="kueue-fallback-controller-7c9d8f6b5-x2x7q",
         savings=replace(SAVED, since=now - 21_600),
         would_save=replace(SAVED, since=now - 21_600, rests=JOURNAL, margin_seconds=9_000.0),
-        savings_as_of=now - 150,
+        published=SavingsRecord(as_of=now - 150),
         waiting=tuple(
             waiting(
                 f"train-{number}",
@@ -172,7 +175,7 @@ def _policy(number):
 def _counted(each, decisions):
     counts = {name: 0 for name, _ in each.decided}
     for made in decisions:
-        if made.policy == each.name:
+        if made.recorded.policy == each.name:
             counts[made.option] += 1
     return replace(each, decided=tuple(counts.items()))
 
@@ -183,7 +186,7 @@ def _decision(number, policies, now, draw):
     at = now - 21.0 * max(0, number)
     crowded = draw.random() < (0.7 if 120 < number < 300 else 0.35)
     taken = "" if draw.random() < 0.06 else names[-1] if crowded else names[0]
-    move = ShownMove(at=at + 40, option=taken, reason="done 3m10s sooner there")
+    move = at + 40, taken, "done 3m10s sooner there"
     return decision(
         number,
         at=at,

@@ -1,9 +1,13 @@
 """A made-up moment for the console: two ClusterQueues of one cohort, a policy, two decisions."""
 
 from tests.builders import arrival, cluster_queue, foreseen, held, policy, snapshot
-from webhook.console.collect import ConsoleInput, Judged
-from webhook.decide.decision_record import RecordedOption
-from webhook.hindsight.savings_record import Gained, SavingsRecord, ShownDecision, ShownMove
+from webhook.console.collect import ConsoleInput
+from webhook.console.view import Judged
+from webhook.decide.decision_record import Recorded, RecordedOption
+from webhook.hindsight.savings_record import Gained, SavingsRecord, ShownDecision
+from webhook.model.decision import Stay
+from webhook.model.policy.fallback_policy import Mode
+from webhook.model.words import rfc3339
 from webhook.state.feed import Counted
 from webhook.state.queue_counts import Admitted
 
@@ -57,6 +61,27 @@ def option(name, finishes_in=None, **rest):
     )
 
 
+def shown(*, identity, policy, option, reason, mode="Enforce", options=(), moves=(), **of_job):
+    """Build a decision as the console shows it; *moves*: when, to which option, why."""
+    stays = tuple(
+        Stay(time=rfc3339(at), option=option, reason=reason) for at, option, reason in moves
+    )
+    recorded = Recorded(
+        id=identity,
+        time="",
+        policy=policy,
+        mode=Mode(mode),
+        option=option or None,
+        reason=reason,
+        from_queue="",
+        state_age_seconds=0.0,
+        moves=len(stays),
+        history=stays,
+        options=options,
+    )
+    return ShownDecision(recorded=recorded, **of_job)
+
+
 def decision(identity="d-1", **rest):
     given = {
         "at": UNIX - 60,
@@ -69,7 +94,7 @@ def decision(identity="d-1", **rest):
         "reason": "sent to cpu-lq (cpu)",
         "options": (option("gpu", 200.0), option("cpu", 70.0)),
     }
-    return ShownDecision(id=identity, **(given | rest))
+    return shown(identity=identity, **(given | rest))
 
 
 MOVED = decision(
@@ -79,7 +104,7 @@ MOVED = decision(
     option="gpu",
     queue="gpu-lq",
     options=(option("gpu", 30.0), option("cpu", 70.0)),
-    moves=(ShownMove(at=UNIX - 90, option="gpu", reason="moved to gpu-lq (gpu)"),),
+    moves=((UNIX - 90, "gpu", "moved to gpu-lq (gpu)"),),
 )
 
 
@@ -137,7 +162,7 @@ def past(identity="job-9", **rest):
         "reason": "a replay of the journal would send it to cpu-lq (cpu)",
         "is_replayed": True,
     }
-    return ShownDecision(id=identity, **(given | rest))
+    return shown(identity=identity, **(given | rest))
 
 
 PUBLISHED = SavingsRecord(

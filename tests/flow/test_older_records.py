@@ -97,8 +97,9 @@ def test_what_version_0_1_0_decided_is_shown(name):
 
     assert f"Policy {logged['policy']} (Enforce): {logged['reason']}" in told
     assert all(option["name"] in told for option in logged["options"])
-    assert (shown.option, shown.reason) == (logged.get("option", ""), logged["reason"])
-    assert [(option.name, option.rejected, option.passed_over) for option in shown.options] == [
+    assert (shown.option, shown.recorded.reason) == (logged.get("option", ""), logged["reason"])
+    options = shown.recorded.options
+    assert [(option.name, option.rejected, option.passed_over) for option in options] == [
         (option["name"], option.get("rejected", ""), option.get("passedOver", ""))
         for option in logged["options"]
     ]

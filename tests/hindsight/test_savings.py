@@ -35,7 +35,7 @@ def test_a_policy_that_observes_tells_what_it_would_have_decided_and_saved():
     assert sum(each.saved_seconds - each.margin_seconds for each in record.gained) > 0
     assert {each.job for each in record.decisions} == {each.name for each in STATIC}
     assert sum(each.option == "cpu" for each in record.decisions) == moved > 0
-    assert {each.reason for each in record.decisions} == {
+    assert {each.recorded.reason for each in record.decisions} == {
         "a replay of the journal would send it to cpu-lq (cpu)",
         "a replay of the journal would leave it where it is (best)",
         "a replay of the journal would leave it where it is (unsureGain)",
@@ -90,9 +90,12 @@ def test_advice_is_told_as_it_was_given():
     record = published(advised, Mode.ADVISE)
 
     newest = next(each for each in record.decisions if each.option == "cpu")
-    assert {each.mode for each in record.decisions} == {"Advise"}
+    assert {each.recorded.mode for each in record.decisions} == {"Advise"}
     assert len(record.decisions) == 30
-    assert newest.reason == f"advised sending it to {newest.queue} (cpu), as the journal tells"
+    assert (
+        newest.recorded.reason
+        == f"advised sending it to {newest.queue} (cpu), as the journal tells"
+    )
 
 
 @pytest.mark.parametrize(

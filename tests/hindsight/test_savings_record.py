@@ -41,6 +41,25 @@ def test_what_is_written_is_read(record):
     assert read_savings(config_map(packed(record))) == record
 
 
+def test_what_is_published_of_a_decision_is_one_object():
+    alone = past("job-8", option="", queue="gpu-lq", reason="stays")
+    weighed = past(options=(OPTION,), mode="Advise", kind="RayJob", is_replayed=False)
+
+    text = zlib.decompress(packed(SavingsRecord(as_of=UNIX, decisions=(weighed, alone)))).decode()
+
+    common = '"at":1789999940.0,"namespace":"team","job":"seen-9","policy":"light-gpu"'
+    assert text == (
+        '{"as_of":1790000000.0,"decisions":[{"id":"job-9",'
+        + common
+        + ',"mode":"Advise","option":"cpu","queue":"cpu-lq",'
+        '"reason":"a replay of the journal would send it to cpu-lq (cpu)",'
+        '"options":[{"name":"cpu","queue":"cpu-lq","runs":70.0,"finishesIn":80.5,'
+        '"rejected":"tooBig"}],"kind":"RayJob"},{"id":"job-8",'
+        + common
+        + ',"mode":"Observe","option":"","queue":"gpu-lq","reason":"stays","is_replayed":true}]}'
+    )
+
+
 def test_of_too_many_decisions_the_newest_fit():
     decisions = tuple(past(f"job-{number}", reason=noise(8_000)) for number in range(500))
 

@@ -224,9 +224,12 @@ class _Pointer(JsonPointer):
         super().__init__(text)
         self.path = text
 
-    def walk(self, doc: Any, part: str | int) -> Any:
+    def to_last(self, doc: Any) -> tuple[Any, Any]:
         # The library asks four times what kind of value it has before it does the same.
-        return doc[part] if type(doc) is dict and part in doc else super().walk(doc, part)
+        *above, last = self.parts
+        for part in above:
+            doc = doc[part] if type(doc) is dict and part in doc else self.walk(doc, part)
+        return doc, last if type(doc) is dict else self.get_part(doc, last)
 
 
 _kept_pointer = lru_cache(maxsize=1024)(_Pointer)

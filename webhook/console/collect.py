@@ -17,7 +17,9 @@ from webhook.console.access import Rights
 from webhook.console.decisions import KEPT
 from webhook.console.queue_history import Place, Series, pending_in
 from webhook.console.view import (
+    NOTHING,
     Cell,
+    Judged,
     Policy,
     Queue,
     ShownCluster,
@@ -37,7 +39,6 @@ from webhook.state.waiting_line import WaitingWorkload
 
 SAME_SECONDS: Final = 3.0
 """Longest time between a decision and its Job's creation: two clocks, both in whole seconds."""
-NOTHING: Final = SavingsRecord(as_of=0.0)
 
 
 def merged(known: Sequence[ShownDecision], record: SavingsRecord) -> tuple[ShownDecision, ...]:
@@ -48,11 +49,11 @@ def merged(known: Sequence[ShownDecision], record: SavingsRecord) -> tuple[Shown
     """
     waiting: defaultdict[tuple[str, str], list[ShownDecision]] = defaultdict(list)
     for decision in known:
-        if decision.mode != Mode.ENFORCE:
-            waiting[decision.namespace, decision.policy].append(decision)
+        if decision.recorded.mode != Mode.ENFORCE:
+            waiting[decision.namespace, decision.recorded.policy].append(decision)
     added = []
-    for past in sorted(record.decisions, key=lambda each: (each.at, each.id)):
-        same = waiting[past.namespace, past.policy]
+    for past in sorted(record.decisions, key=lambda each: (each.at, each.recorded.id)):
+        same = waiting[past.namespace, past.recorded.policy]
         matching = next(
             (
                 decision
@@ -65,18 +66,23 @@ def merged(known: Sequence[ShownDecision], record: SavingsRecord) -> tuple[Shown
             added.append(past)
         else:
             same.remove(matching)
-    together = sorted((*known, *added), key=lambda shown: (-shown.at, shown.id))
+    together = sorted((*known, *added), key=lambda shown: (-shown.at, shown.recorded.id))
     return tuple(together[:KEPT])
 
 
-def enforced(gained: Iterable[Gained]) -> Gained | None:
-    """Return what decisions that were carried out have gained; None: nothing was replayed."""
-    return _summed([gain for gain in gained if gain.mode == Mode.ENFORCE])
+def with_sums(record: SavingsRecord, decisions: Iterable[ShownDecision]) -> dict[str, Any]:
+    """Return what a view says of savings: a record and its sums.
 
-
-def promised(gained: Iterable[Gained]) -> Gained | None:
-    """Return what decisions of policies that do not enforce would have gained; None: unknown."""
-    return _summed([gain for gain in gained if gain.mode != Mode.ENFORCE])
+    What decisions that were carried out have gained is told by their forecasts as long as they were
+    not replayed.
+    """
+    enforced = [gain for gain in record.gained if gain.mode == Mode.ENFORCE]
+    promised = [gain for gain in record.gained if gain.mode != Mode.ENFORCE]
+    return {
+        "published": record,
+        "savings": _summed(enforced) or savings(decisions),
+        "would_save": _summed(promised),
+    }
 
 
 def _summed(gains: Sequence[Gained]) -> Gained | None:
@@ -85,15 +91,6 @@ def _summed(gains: Sequence[Gained]) -> Gained | None:
 
 _NOTHING = Held()
 _NOBODY = Admitted(0, {})
-
-
-class Judged(NamedTuple):
-    """The conditions that the controller wrote on a policy."""
-
-    is_ready: bool
-    message: str
-    unreviewed: str = ""
-    """How many of its Jobs were created without a review of late; empty: none."""
 
 
 class Leads(NamedTuple):
@@ -149,13 +146,8 @@ def collect(known: ConsoleInput) -> View:
         ),
         policies=policies(snapshot.fallback.policies, known.judged, decisions),
         decisions=decisions,
-        savings=enforced(record.gained) or savings(decisions),
         clusters=tuple(_cluster(name, state, known) for name, state in workers),
-        would_save=promised(record.gained),
-        gained=record.gained,
-        hours=record.hours,
-        savings_as_of=None if known.published is None else known.published.as_of,
-        currency=record.currency,
+        **with_sums(replace(record, decisions=()), decisions),
     )
 
 
@@ -192,11 +184,16 @@ def restricted(view: View, rights: Rights) -> View:
     )
     # A user who sees figures of a cluster also sees their age.
     clusters = seen_clusters(view, rights) | {queue.cluster for queue in kept}
-    named_in = (row.namespace for rows in (view.gained, view.hours) for row in rows)
+    gained, hours = view.published.gained, view.published.hours
+    named_in = (row.namespace for rows in (gained, hours) for row in rows)
     namespaces = rights.may_list_jobs(named_in)
     may_know_leader = rights.may_get([lease.NAME], group="coordination.k8s.io", resource="leases")
     decisions = seen_decisions(view, rights)
-    gains = tuple(gain for gain in view.gained if gain.namespace in namespaces)
+    published = replace(
+        view.published,
+        gained=tuple(gain for gain in gained if gain.namespace in namespaces),
+        hours=tuple(hour for hour in hours if hour.namespace in namespaces),
+    )
     return replace(
         view,
         **_seen_off(view, rights),
@@ -210,12 +207,9 @@ def restricted(view: View, rights: Rights) -> View:
             if policy.name in named
         ),
         decisions=decisions,
-        savings=enforced(gains) or savings(decisions),
         clusters=tuple(cluster for cluster in view.clusters if cluster.name in clusters),
-        would_save=promised(gains),
-        gained=gains,
-        hours=tuple(hour for hour in view.hours if hour.namespace in namespaces),
         waiting=seen_waiting(view, rights),
+        **with_sums(published, decisions),
     )
 
 
@@ -300,9 +294,7 @@ def policies(
         Policy(
             name=policy.name,
             mode=str(policy.spec.mode),
-            ready=judged[policy.name].is_ready if policy.name in judged else None,
-            message=judged[policy.name].message if policy.name in judged else "",
-            unreviewed=judged[policy.name].unreviewed if policy.name in judged else "",
+            judged=judged.get(policy.name),
             decided=_decided(
                 policy.name, [*(option.name for option in policy.spec.options), ""], decisions
             ),
@@ -315,7 +307,7 @@ def policies(
 def _decided(
     policy: str, options: Iterable[str], decisions: Iterable[ShownDecision]
 ) -> tuple[tuple[str, int], ...]:
-    taken = Counter(decision.option for decision in decisions if decision.policy == policy)
+    taken = Counter(decision.option for decision in decisions if decision.recorded.policy == policy)
     return tuple((option, taken[option]) for option in options)
 
 
@@ -326,17 +318,17 @@ def savings(decisions: Iterable[ShownDecision]) -> Gained | None:
     """
     gains: list[tuple[ShownDecision, float]] = []
     for decision in decisions:
-        options = {option.name: option.finishes_in for option in decision.options}
+        options = {option.name: option.finishes_in for option in decision.recorded.options}
         first = next(iter(options.values()), None)
         done = options.get(decision.option)
-        if decision.mode == Mode.ENFORCE and first is not None and done is not None:
+        if decision.recorded.mode == Mode.ENFORCE and first is not None and done is not None:
             gains.append((decision, first - done))
     if not gains:
         return None
     return Gained(
         since=min(decision.at for decision, _ in gains),
         jobs=len(gains),
-        moved=sum(decision.option != decision.options[0].name for decision, _ in gains),
+        moved=sum(decision.option != decision.recorded.options[0].name for decision, _ in gains),
         gained_seconds=sum(max(0.0, gain) for _, gain in gains),
         lost_seconds=sum(max(0.0, -gain) for _, gain in gains),
         slower=sum(gain < 0 for _, gain in gains),

@@ -33,12 +33,12 @@ from webhook.api.resources import (
 )
 from webhook.api.watch import Follower, WatchUpdate
 from webhook.console.access import Everybody, Reviews
-from webhook.console.collect import ConsoleInput, Judged, Leads, collect
+from webhook.console.collect import ConsoleInput, Leads, collect
 from webhook.console.decisions import KEPT, DecisionStore, from_job
 from webhook.console.on_demand import DryRuns, JobWorkloads, LineForecasts
 from webhook.console.queue_history import QueueHistory
 from webhook.console.routes import LOOPBACK, ConsoleSources, create_app
-from webhook.console.view import View
+from webhook.console.view import Judged, View
 from webhook.hindsight.savings_record import SavingsRecord, ShownDecision, read_savings
 from webhook.jobs import BY_NAME, JOB, JobKind
 from webhook.model import fields

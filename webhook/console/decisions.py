@@ -14,7 +14,7 @@ from typing import Any, Final
 from webhook.api.resources import Key
 from webhook.decide import decision_record
 from webhook.decide.decision_record import Recorded
-from webhook.hindsight.savings_record import ShownDecision, ShownMove
+from webhook.hindsight.savings_record import ShownDecision
 from webhook.model import fields
 from webhook.model.fields import FieldError, child
 from webhook.model.job import DECISION, PLAIN, QUEUE_LABEL, reference_of
@@ -95,25 +95,17 @@ def _decision(
         raise FieldError(child(_AT, "id"), "expected what tells it from others")
     # Under Advise, the Job is in another queue than that of the option taken.
     named = {option.name: option.queue for option in recorded.options}
-    stays = recorded.history
-    # The first entry is where the Job began, not a move.
-    moves = stays[max(0, len(stays) - recorded.moves) :]
-    return ShownDecision(
-        id=recorded.id,
+    decision = ShownDecision(
+        recorded=replace(recorded, options=recorded.options[:_OPTIONS], original={}),
         at=_unix(recorded.time),
         namespace=namespace,
         job=reference_of(kind, name),
         kind=kind,
-        policy=recorded.policy,
-        mode=str(recorded.mode),
-        option=recorded.option or "",
         queue=named.get(recorded.option or "") or queue,
-        reason=recorded.reason,
-        options=recorded.options[:_OPTIONS],
-        moves=tuple(
-            ShownMove(at=_unix(stay.time), option=stay.option, reason=stay.reason) for stay in moves
-        ),
     )
+    for move in decision.moves:
+        _unix(move.time)
+    return decision
 
 
 def _unix(time: str) -> float:
@@ -146,10 +138,10 @@ class DecisionStore:
         with self._lock:
             of_jobs = self._of_jobs.setdefault(kind, {})
             before = of_jobs.get(job)
-            if before is not None and (decision is None or decision.id != before):
+            if before is not None and (decision is None or decision.recorded.id != before):
                 self._drop(job, of_jobs)
             if decision is not None:
-                of_jobs[job] = decision.id
+                of_jobs[job] = decision.recorded.id
                 self._put(decision)
 
     def forget_others(self, jobs: Container[Key], kind: str = PLAIN) -> None:
@@ -176,7 +168,7 @@ class DecisionStore:
             return tuple(self._decisions.values())
 
     def _put(self, decision: ShownDecision) -> None:
-        key = decision.namespace, decision.id
+        key = decision.namespace, decision.recorded.id
         before = self._decisions.get(key)
         if before is None or before.at <= decision.at:
             self._decisions[key] = decision if before is None else _together(before, decision)
@@ -184,10 +176,8 @@ class DecisionStore:
             self._trim()
 
     def _trim(self) -> None:
-        ranked = sorted(self._decisions.values(), key=lambda decision: (-decision.at, decision.id))
-        self._decisions = {
-            (decision.namespace, decision.id): decision for decision in ranked[: self._kept]
-        }
+        ranked = sorted(self._decisions.items(), key=lambda item: (-item[1].at, item[0][1]))
+        self._decisions = dict(ranked[: self._kept])
         self._of_jobs = {
             kind: {job: id_ for job, id_ in jobs.items() if (job[0], id_) in self._decisions}
             for kind, jobs in self._of_jobs.items()

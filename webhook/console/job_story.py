@@ -110,7 +110,7 @@ def job_story(
 
 
 def _taken(decision: ShownDecision | None) -> RecordedOption | None:
-    options = () if decision is None else decision.options
+    options = () if decision is None else decision.recorded.options
     return next((each for each in options if decision and each.name == decision.option), None)
 
 
@@ -148,12 +148,12 @@ def _moments(
     yield JobMoment(at=course.submitted, what="Submitted", words="")
     if decision is not None:
         where = f"to {decision.option} in {decision.queue}" if decision.option else "left alone"
-        words = f"{where}, by {decision.policy}: {decision.reason}"
+        words = f"{where}, by {decision.recorded.policy}: {decision.recorded.reason}"
         # A move is a decision, too, and takes the time of the first one.
         at = course.submitted if decision.moves else decision.at
         yield JobMoment(at=at, what="Decided", words=words)
         for move in decision.moves:
-            yield JobMoment(at=move.at, what="Moved", words=f"to {move.option}: {move.reason}")
+            yield JobMoment(at=move.unix, what="Moved", words=f"to {move.option}: {move.reason}")
     if workload is not None:
         yield JobMoment(at=course.reserved, what="Quota", words=_quota(workload, line, course))
         yield JobMoment(at=course.ready, what="Pods ready", words=_pods(workload, course))
@@ -199,7 +199,7 @@ def _compared(
     )
     for what, forecast, truth in rows:
         yield Compared(what=what, forecast=_words(forecast), truth=_words(truth))
-    first = decision.options[0]
+    first = decision.recorded.options[0]
     if first.name != option.name:
         instead = _words(first.finishes_in)
         yield Compared(what=f"Done after, in {first.name} instead", forecast=instead, truth="")

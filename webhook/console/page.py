@@ -109,7 +109,8 @@ def timeline(view: View) -> Timeline | None:
     keys = _keys(view.policies, view.decisions)
     kept = _busiest(keys, view.decisions)
     columns = Counter(
-        (decision.policy, decision.option, axis.column(decision.at)) for decision in view.decisions
+        (decision.recorded.policy, decision.option, axis.column(decision.at))
+        for decision in view.decisions
     )
     peak = max(columns.values())
     hidden = len({policy for policy, _ in keys} - kept)
@@ -139,8 +140,10 @@ def _axis(first: float, now: float) -> _Axis:
 
 def _keys(policies: Sequence[Policy], decisions: Sequence[ShownDecision]) -> dict[Key, str]:
     """Return lanes in the policies' order, each with its color; options of no policy come last."""
-    present = {(decision.policy, decision.option) for decision in decisions}
-    present |= {(decision.policy, move.option) for decision in decisions for move in decision.moves}
+    present = {(decision.recorded.policy, decision.option) for decision in decisions}
+    present |= {
+        (decision.recorded.policy, move.option) for decision in decisions for move in decision.moves
+    }
     colors = {
         (policy.name, option): color(option, place)
         for policy in policies
@@ -156,7 +159,7 @@ def _busiest(keys: Mapping[Key, str], decisions: Sequence[ShownDecision]) -> set
     lanes = Counter(policy for policy, _ in keys)
     kept: set[str] = set()
     room = MOST_LANES
-    for policy, _ in Counter(decision.policy for decision in decisions).most_common():
+    for policy, _ in Counter(decision.recorded.policy for decision in decisions).most_common():
         if kept and lanes[policy] > room:
             break
         kept.add(policy)
@@ -180,10 +183,10 @@ def _lane(
 ) -> Lane:
     mine = {index: columns[*key, index] for index in range(axis.columns) if columns[*key, index]}
     moves = tuple(
-        axis.percent(move.at)
+        axis.percent(move.unix)
         for decision in decisions
         for move in decision.moves
-        if (decision.policy, move.option) == key
+        if (decision.recorded.policy, move.option) == key
     )
     return Lane(
         policy=key[0],
@@ -436,7 +439,7 @@ def render(view: View, nonce: str, asked: Filters = NONE) -> str:
     """
     shown = narrowed(view, asked)
     # Those that are not ready come first, but what teams write badly is theirs to mend.
-    policies = sorted(shown.policies, key=lambda each: ("/" in each.name, each.ready is not False))
+    policies = sorted(shown.policies, key=lambda each: ("/" in each.name, _may_be_ready(each)))
     table = queue_table(shown.queues, view.at)
     return _drawn(
         "page.html",
@@ -453,8 +456,8 @@ def render(view: View, nonce: str, asked: Filters = NONE) -> str:
         detailed=table.queues if len(shown.queues) <= DETAILED else (),
         only=lambda queue: address(replace(asked, queue=queue)),
         timeline=timeline(shown),
-        over_time=saved_over_time(shown.hours, view.at),
-        gain_rows=gain_rows(shown.gained),
+        over_time=saved_over_time(shown.published.hours, view.at),
+        gain_rows=gain_rows(shown.published.gained),
         starts=starts_picture(shown.waiting or ()),
         longest=longest_wait(shown.waiting or (), view.at),
         steps=first_steps(view),
@@ -462,6 +465,10 @@ def render(view: View, nonce: str, asked: Filters = NONE) -> str:
         suggested=_suggested(view),
         modes={policy.name: policy.mode for policy in view.policies},
     )
+
+
+def _may_be_ready(policy: Policy) -> bool:
+    return policy.judged is None or policy.judged.is_ready
 
 
 def render_job(view: View, story: JobStory, nonce: str) -> str:
@@ -516,12 +523,12 @@ def outcome(decision: ShownDecision) -> str:
     """Return what became of the Job, or under Observe and Advise what would have."""
     if not decision.option:
         return "left alone"
-    return decision.option if decision.mode == "Enforce" else f"would be {decision.option}"
+    return decision.option if decision.recorded.mode == "Enforce" else f"would be {decision.option}"
 
 
 def why_not(decision: ShownDecision, option: RecordedOption) -> str:
     """Return why an option was not taken; empty: it was, or the figures do not tell."""
-    taken = next((each for each in decision.options if each.name == decision.option), None)
+    taken = next((each for each in decision.recorded.options if each.name == decision.option), None)
     if option.rejected or option.passed_over or option == taken:
         return option.rejected or option.passed_over
     finishes = option.finishes_in

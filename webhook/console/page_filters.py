@@ -12,9 +12,9 @@ from itertools import chain
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from webhook.console.collect import enforced, promised, savings
+from webhook.console.collect import with_sums
 from webhook.console.view import Policy, Queue, View
-from webhook.hindsight.savings_record import Gained, ShownDecision
+from webhook.hindsight.savings_record import Gained, SavingsRecord, ShownDecision
 from webhook.jobs import referred
 from webhook.state.waiting_line import WaitingWorkload
 
@@ -79,7 +79,7 @@ def narrowed(view: View, filters: Filters) -> View:
         policies=tuple(_policies(view, filters, decisions)),
         decisions=decisions,
         waiting=None if view.waiting is None else tuple(_waiting(view, filters)),
-        **_gains(view, filters, decisions),
+        **with_sums(_published(view, filters), decisions),
     )
 
 
@@ -101,16 +101,17 @@ def _decisions(view: View, filters: Filters) -> Iterator[ShownDecision]:
     first = {policy.name: policy.decided[0][0] for policy in view.policies if policy.decided}
     reached = _reached(view)
     for decision in view.decisions:
-        names = {decision.queue, *(option.queue for option in decision.options)}
+        recorded = decision.recorded
+        names = {decision.queue, *(option.queue for option in recorded.options)}
         places = (f"{decision.namespace}/{name}" for name in names)
         queues = (*names, *chain.from_iterable(reached.get(place, ()) for place in places))
-        own = (decision.namespace, decision.job, decision.policy, decision.option, decision.id)
+        own = (decision.namespace, decision.job, recorded.policy, decision.option, recorded.id)
         if (
             _has(filters.namespace, decision.namespace)
             and _has(filters.kind, decision.kind)
-            and _has(filters.policy, decision.policy)
+            and _has(filters.policy, recorded.policy)
             and _has(filters.queue, *queues)
-            and _has(filters.text, *own, *queues, decision.reason)
+            and _has(filters.text, *own, *queues, recorded.reason)
             and (not filters.is_moved or _is_moved(decision, first))
         ):
             yield decision
@@ -120,7 +121,8 @@ def _is_moved(decision: ShownDecision, first: Mapping[str, str]) -> bool:
     """Return whether a Job left its first option; *first* are those of policies."""
     if decision.moves:
         return True
-    came = decision.options[0].name if decision.options else first.get(decision.policy)
+    recorded = decision.recorded
+    came = recorded.options[0].name if recorded.options else first.get(recorded.policy)
     return bool(decision.option) and came is not None and decision.option != came
 
 
@@ -143,7 +145,7 @@ def _waiting(view: View, filters: Filters) -> Iterator[WaitingWorkload]:
 
 
 def _ids_of(decisions: Iterable[ShownDecision]) -> frozenset[tuple[str, str]]:
-    return frozenset((decision.namespace, decision.id) for decision in decisions)
+    return frozenset((decision.namespace, decision.recorded.id) for decision in decisions)
 
 
 def _queues(view: View, filters: Filters) -> Iterator[Queue]:
@@ -183,7 +185,7 @@ def _places(queue: Queue, filters: Filters) -> Mapping[str, str]:
 
 def _policies(view: View, filters: Filters, decisions: Iterable[ShownDecision]) -> Iterator[Policy]:
     """Yield policies; one is in a namespace or queue if an option leads there, or it decided."""
-    decided = {decision.policy for decision in decisions}
+    decided = {decision.recorded.policy for decision in decisions}
     within = replace(NONE, namespace=filters.namespace, queue=filters.queue)
     names: set[str] = set()
     for queue in view.queues:
@@ -202,18 +204,13 @@ def _policies(view: View, filters: Filters, decisions: Iterable[ShownDecision]) 
             yield policy
 
 
-def _gains(view: View, filters: Filters, decisions: tuple[ShownDecision, ...]) -> Mapping[str, Any]:
-    """Return what was saved by these Jobs alone: replays tell it by namespace and policy only."""
-    if filters.narrows_jobs:
-        return {"gained": (), "hours": (), "savings": savings(decisions), "would_save": None}
-    gained = tuple(gain for gain in view.gained if _is_row(gain, filters))
-    hours = tuple(hour for hour in view.hours if _is_row(hour, filters))
-    return {
-        "gained": gained,
-        "hours": hours,
-        "savings": enforced(gained) or savings(decisions),
-        "would_save": promised(gained),
-    }
+def _published(view: View, filters: Filters) -> SavingsRecord:
+    """Return what was saved by these Jobs: replays tell it by namespace and policy only."""
+    gained, hours = (
+        tuple(row for row in rows if not filters.narrows_jobs and _is_row(row, filters))
+        for rows in (view.published.gained, view.published.hours)
+    )
+    return replace(view.published, gained=gained, hours=hours)
 
 
 def _is_row(row: Gained, filters: Filters) -> bool:
@@ -238,7 +235,7 @@ def page(decisions: tuple[ShownDecision, ...], filters: Filters) -> Page:
 
     The page begins at an id, not at a number, so that it stays the same when new decisions arrive.
     """
-    ids = [decision.id for decision in decisions]
+    ids = [decision.recorded.id for decision in decisions]
     start = ids.index(filters.before) + 1 if filters.before in ids else 0
     shown = decisions[start : start + PAGE]
     more = start + PAGE < len(decisions)
@@ -247,5 +244,5 @@ def page(decisions: tuple[ShownDecision, ...], filters: Filters) -> Page:
         first=start + 1,
         total=len(decisions),
         newer=address(filters) if start else None,
-        older=address(filters, before=shown[-1].id) if more else None,
+        older=address(filters, before=shown[-1].recorded.id) if more else None,
     )

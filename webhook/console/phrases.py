@@ -71,9 +71,9 @@ _COSTS: Final[Mapping[str, Callable[[float], str]]] = {
 }
 
 
-def rests(savings: Gained, as_of: float | None) -> str:
+def rests(savings: Gained, as_of: float) -> str:
     """Return what savings are based on, as of when, and how far they can be trusted."""
-    if savings.rests != JOURNAL or as_of is None:
+    if savings.rests != JOURNAL or not as_of:
         return "by the decisions' forecasts, compared with each Job's first option"
     margin, time = duration(savings.margin_seconds), day_and_minute(as_of)
     return (

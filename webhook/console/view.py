@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from functools import partial
 from math import isfinite
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pydantic.alias_generators import to_camel
 
 from webhook.decide.decision_record import RecordedOption
-from webhook.hindsight.savings_record import FORECASTS, Gained, ShownDecision, rounded
+from webhook.hindsight.savings_record import (
+    FORECASTS,
+    Gained,
+    SavingsRecord,
+    ShownDecision,
+    rounded,
+)
 from webhook.model.quantity import CPU
 from webhook.state.waiting_line import WaitingWorkload
+
+NOTHING: Final = SavingsRecord(as_of=0.0)
+"""In place of what was published, as long as no journal was replayed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,20 +75,26 @@ class ShownCluster:
     is_stale: bool
 
 
+class Judged(NamedTuple):
+    """The conditions that the controller wrote on a policy."""
+
+    is_ready: bool
+    message: str
+    unreviewed: str = ""
+    """How many of its Jobs were created without a review of late; empty: none."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     name: str
     mode: str
-    ready: bool | None
+    judged: Judged | None
     """None: no controller has judged it yet."""
-    message: str
     decided: tuple[tuple[str, int], ...]
     """Option and how many of the decisions shown took it, in the policy's order; "" last: left
     alone."""
     queues: tuple[str, ...] = ()
     """Names of the LocalQueues or ClusterQueues of its options."""
-    unreviewed: str = ""
-    """How many of its Jobs were created without a review of late; empty: none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,12 +120,9 @@ class View:
     clusters: tuple[ShownCluster, ...] = ()
     would_save: Gained | None = None
     """Gain that those of policies that observe or advise would have had; None: unknown."""
-    gained: tuple[Gained, ...] = ()
-    hours: tuple[Gained, ...] = ()
-    savings_as_of: float | None = None
-    """When the journal was last replayed, in seconds since 1970; None: not yet."""
-    currency: str = ""
-    """What money is in; empty: not known."""
+    published: SavingsRecord = NOTHING
+    """What the leading controller last published of the journal; its decisions are among those
+    above."""
     waiting: tuple[WaitingWorkload, ...] | None = None
     """Those that wait in this cluster, by ClusterQueue and position; None: not known."""
 
@@ -129,13 +142,18 @@ _OF_OPTIONS: Final = (
 
 
 def view_json(view: View) -> dict[str, Any]:
-    shown: dict[str, Any] = plain(replace(view, savings=None, would_save=None, gained=(), hours=()))
+    published = view.published
+    names = ("at", "age", "is_stale", "off", "leader", "queues", "policies", "decisions")
     return {
-        **shown,
+        **_of_fields(view, names),
         "savings": _savings_json(view.savings),
+        **_of_fields(view, ("off_in", "clusters")),
         "wouldSave": _savings_json(view.would_save),
-        "gained": [_of_a_policy(gain) for gain in view.gained],
-        "hours": [_of_an_hour(gain) for gain in view.hours],
+        "gained": [_of_a_policy(gain) for gain in published.gained],
+        "hours": [_of_an_hour(gain) for gain in published.hours],
+        "savingsAsOf": published.as_of or None,
+        "currency": published.currency,
+        **_of_fields(view, ("waiting",)),
     }
 
 
@@ -177,15 +195,10 @@ def _of_an_hour(gain: Gained) -> dict[str, Any]:
 
 def plain(value: Any) -> Any:
     """Convert values to what JSON can hold; infinity becomes null."""
-    if isinstance(value, Cell):
-        return cell_json(value)
-    if isinstance(value, WaitingWorkload):
-        return value.figures()
-    if isinstance(value, Policy):
-        decided = [{"option": option, "count": count} for option, count in value.decided]
-        return {**_of_fields(value), "decided": decided}
+    if type(value) in _WRITTEN_BY:
+        return _WRITTEN_BY[type(value)](value)
     if is_dataclass(value):
-        return _of_fields(value)
+        return _of_fields(value, [named.name for named in fields(value)])
     if isinstance(value, tuple):
         return [plain(entry) for entry in value]
     if isinstance(value, Mapping):
@@ -193,6 +206,42 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not isfinite(value):
         return None
     return value
+
+
+def _decision_json(decision: ShownDecision) -> dict[str, Any]:
+    recorded = decision.recorded
+    return {
+        "id": recorded.id,
+        "at": decision.at,
+        "namespace": decision.namespace,
+        "job": decision.job,
+        "policy": recorded.policy,
+        "mode": str(recorded.mode),
+        "option": decision.option,
+        "queue": decision.queue,
+        "reason": recorded.reason,
+        "options": plain(recorded.options),
+        "moves": [
+            {"at": move.unix, "option": move.option, "reason": move.reason}
+            for move in decision.moves
+        ],
+        "isReplayed": decision.is_replayed,
+        "kind": decision.kind,
+        "isUnverified": decision.is_unverified,
+    }
+
+
+def _policy_json(policy: Policy) -> dict[str, Any]:
+    judged = policy.judged
+    return {
+        "name": policy.name,
+        "mode": policy.mode,
+        "ready": judged and judged.is_ready,
+        "message": judged.message if judged else "",
+        "decided": [{"option": option, "count": count} for option, count in policy.decided],
+        "queues": list(policy.queues),
+        "unreviewed": judged.unreviewed if judged else "",
+    }
 
 
 def cell_json(cell: Cell) -> dict[str, Any]:
@@ -207,7 +256,14 @@ def cell_json(cell: Cell) -> dict[str, Any]:
     return {"flavor": cell.flavor, "resource": cell.resource, **written}
 
 
-def _of_fields(value: Any) -> dict[str, Any]:
-    is_option = isinstance(value, RecordedOption)
-    names = _OF_OPTIONS if is_option else [named.name for named in fields(value)]
+def _of_fields(value: Any, names: Iterable[str]) -> dict[str, Any]:
     return {to_camel(name): plain(getattr(value, name)) for name in names}
+
+
+_WRITTEN_BY: Final[Mapping[type, Callable[[Any], dict[str, Any]]]] = {
+    Cell: cell_json,
+    Policy: _policy_json,
+    RecordedOption: partial(_of_fields, names=_OF_OPTIONS),
+    ShownDecision: _decision_json,
+    WaitingWorkload: WaitingWorkload.figures,
+}

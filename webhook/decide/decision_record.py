@@ -249,6 +249,8 @@ def _with_short_costs(
 
     Where they are longer, terms of nothing go first, then all but the sums, of those not taken.
     """
+    if not [option for option in options if "cost" in option]:
+        return list(options)
     for shorten in (_whole, _without_nothing, _sums):
         costs = {
             option["name"]: shorten(option["cost"]) if option["name"] != taken else option["cost"]

@@ -13,10 +13,12 @@ from math import inf
 from operator import attrgetter, itemgetter
 from typing import Final, TypeAlias
 
+from webhook.decide import warning
 from webhook.jobs import BY_NAME, FRAMEWORKS, JobKind
 from webhook.kueue.requests import needs
 from webhook.learn import job_class
 from webhook.model import flags
+from webhook.model.decision import Skipped
 from webhook.model.fields import EMPTY, FieldError
 from webhook.model.flags import Named
 from webhook.model.forecasts import JobClass
@@ -92,6 +94,28 @@ def skip(job: Job, snapshot: Snapshot) -> Skip | None:
         if applies:
             return reason
     return None
+
+
+def matched(
+    job: Job,
+    snapshot: Snapshot,
+    *,
+    own_namespace: str = "",
+    requester: Requester | None = None,
+) -> FallbackPolicy | Skipped:
+    """Return the policy by which a new Job is decided, or why there is none.
+
+    The arguments are those of ``policy_for``.
+    """
+    if reason := skip(job, snapshot):
+        return Skipped(skip=reason, job=job)
+    try:
+        policy = policy_for(job, snapshot, own_namespace=own_namespace, requester=requester)
+    except FieldError as error:
+        # The Job names a policy that does not match it. Jobs are never refused, so it only says so.
+        warnings = warning.sentence(f"left as submitted: {error}")
+        return Skipped(skip=Skip.NO_POLICY, warnings=warnings, job=job)
+    return policy or Skipped(skip=Skip.NO_POLICY, job=job)
 
 
 def policy_for(
@@ -384,11 +408,12 @@ def _queue_matches(policy: FallbackPolicy, job: Job, submitted: str, snapshot: S
     # Without a list of its own, a policy matches Jobs of the queues that its options name.
     if match.queues is not None:
         return submitted in match.queues or job.queue in match.queues
-    if submitted in fallback_policy.queues_of(policy):
+    options = policy.spec.options
+    if submitted and submitted in [option.queue for option in options]:
         return True
     local_queue = snapshot.setup.local_queues.get((job.namespace, submitted))
     return local_queue is not None and any(
-        option.cluster_queue == local_queue.cluster_queue for option in policy.spec.options
+        option.cluster_queue == local_queue.cluster_queue for option in options
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 
 from webhook.adapt import validity
 from webhook.adapt.adaptation import adapt, is_adapted, refused_replicas, with_topology
@@ -35,6 +36,8 @@ from webhook.model.reasons import Reason
 from webhook.state.occupancy import assignment, passes_now, starts_now
 from webhook.state.snapshot import Snapshot
 
+_count = attrgetter("count")
+
 
 def assess(applicant: Applicant) -> tuple[Assessment, ...]:
     """Assess each option, in the policy's order; with forecasts if its strategy needs them.
@@ -51,7 +54,7 @@ def assess(applicant: Applicant) -> tuple[Assessment, ...]:
 
 def fitted(applicant: Applicant) -> tuple[Assessment, ...]:
     """Assess each option on its own, by the counts of now alone; errors as for ``assess``."""
-    return tuple(_assess_one(applicant, option) for option in applicant.policy.spec.options)
+    return tuple([_assess_one(applicant, option) for option in applicant.policy.spec.options])
 
 
 def adapted(job: Job, option: Option, policy: FallbackPolicy) -> Job:
@@ -251,7 +254,7 @@ def _expected_level(assigned: Assignment, asked: Sequence[PodSetNeeds], snapshot
     """Return the level of which one domain would have all pods; empty: that is not known."""
     if assigned.fits and assigned.placed:
         return level_of(assigned.placed, assigned.flavors, snapshot.setup)
-    largest = max(asked, key=lambda need: need.count, default=None)
+    largest = max(asked, key=_count, default=None)
     wanted = requested(largest.template) if largest is not None else None
     is_demanded = wanted is not None and wanted.placing is Placing.REQUIRED
     return wanted.level if wanted is not None and is_demanded else ""

@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 from webhook.decide.decision_record import PREFIX
 from webhook.jobs import JOB, JobKind
-from webhook.model.decision import Assessment, Decision
+from webhook.model.decision import Assessment, Decision, taken_of
 from webhook.model.fields import Json
 from webhook.model.holds import Hold
 from webhook.model.job import (
@@ -182,7 +182,7 @@ def decided(
     # (decision 0021).
     if decision.left_alone in (LeftAlone.UNREADABLE, LeftAlone.TOO_LARGE):
         return sentence(decision.reason)
-    taken = next((option for option in decision.options if option.option == decision.option), None)
+    taken = taken_of(decision)
     if taken is None or not differences.names:
         return ()
     acts = decision.mode is Mode.ENFORCE

@@ -97,6 +97,10 @@ def wishes_of(job: Job, policy: FallbackPolicy, unix: float) -> Wishes:
         FieldError: one of its annotations cannot be read, or has our prefix and is unknown.
 
     """
+    # Most Jobs say nothing with our prefix, so their reviews pay for no more than this.
+    ours = [key for texts in (job.annotations, job.labels) for key in texts if key.startswith(OURS)]
+    if not ours:
+        return NONE
     check_own_keys(job, policy)
     allowed = allowed_options(job, policy)
     wished = read_wishes(job.annotations, unix)
@@ -293,8 +297,6 @@ def check_own_keys(job: Job, policy: FallbackPolicy) -> None:
         FieldError: its path is the first such key, its message names up to ``MOST_NAMED``.
 
     """
-    if not any(key.startswith(OURS) for texts in (job.annotations, job.labels) for key in texts):
-        return
     # No more are looked for than are named, as a Job may have thousands.
     errors = [
         *islice(chain(_annotations(job.annotations), _labels(job.labels, policy)), MOST_NAMED)

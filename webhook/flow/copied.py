@@ -65,15 +65,15 @@ def _carried_out_again(
     None: nothing that the decision is about was changed, or what was cannot be told.
     """
     snapshot = occupancy.snapshot
-    policy = match.named(recorded.policy, incoming.current.namespace, snapshot)
-    if policy is None or policy.spec.mode is not Mode.ENFORCE or recorded.option is None:
+    if recorded.option is None:
         return None
     try:
         case = _changed_since(incoming, occupancy)
     except FieldError:
         # Without a record that can be read there is nothing to carry out, and nothing to undo.
         return None
-    if case is None:
+    policy = match.named(recorded.policy, incoming.current.namespace, snapshot)
+    if case is None or policy is None or policy.spec.mode is not Mode.ENFORCE:
         return None
     case = replace(case, submitted=marks.unmarked(case.submitted))
     keys = moment.keys(snapshot)

@@ -146,9 +146,16 @@ def _outcome(
     if unmarked is not case.submitted:
         case = replace(case, submitted=unmarked)
     # Match.
-    policy = _matched(case, occupancy.snapshot, moment, rules)
+    policy = match.matched(
+        case.submitted,
+        occupancy.snapshot,
+        own_namespace=rules.own_namespace,
+        requester=moment.requester,
+    )
     if isinstance(policy, Skipped):
-        return replace(policy, warnings=(*said, *policy.warnings)) if said else policy
+        # A manager cluster copies its marks to the worker; anywhere else they are forged or copied.
+        edits = () if policy.skip in _MARKED_ELSEWHERE else carry_out.unproven(case)
+        return replace(policy, edits=edits, warnings=(*said, *policy.warnings))
     # Options, the choice of one, and the edits that carry it out.
     outcome = _decided(case, policy, occupancy, moment, rules)
     if what := patch.too_large(case.source, outcome.edits):
@@ -157,28 +164,6 @@ def _outcome(
     warnings = warning.by_policy(policy.spec, outcome.warnings)
     warnings = (*said, *warnings) if policy.spec.warn else warnings
     return outcome if warnings == outcome.warnings else replace(outcome, warnings=warnings)
-
-
-def _matched(
-    case: RecoveredJob, snapshot: Snapshot, moment: Moment, rules: Rules
-) -> FallbackPolicy | Skipped:
-    """Return the policy by which a Job is decided, or the outcome if there is none."""
-    job, warnings = case.submitted, tuple[str, ...]()
-    if skipped := match.skip(job, snapshot):
-        # A manager cluster copies its marks to the worker; anywhere else they are forged or copied.
-        edits = () if skipped in _MARKED_ELSEWHERE else carry_out.unproven(case)
-        return Skipped(skip=skipped, edits=edits, job=job)
-    try:
-        policy = match.policy_for(
-            job, snapshot, own_namespace=rules.own_namespace, requester=moment.requester
-        )
-    except FieldError as error:
-        # The Job names a policy that does not match it. Jobs are never refused, so it only says so.
-        policy, warnings = None, warning.sentence(f"left as submitted: {error}")
-    if policy is not None:
-        return policy
-    edits = carry_out.unproven(case)
-    return Skipped(skip=Skip.NO_POLICY, edits=edits, warnings=warnings, job=job)
 
 
 def _decided(

@@ -7,7 +7,6 @@ Workload comes into use, so that it is never counted twice.
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -93,7 +92,7 @@ class Ledger:
         One of a key that is known replaces that entry. *peer*: the address that asks.
         """
         asker = peer, arrival.namespace
-        most = max(LEAST_UNSEEN, MOST_UNSEEN - self._lost[asker])
+        most = max(LEAST_UNSEEN, MOST_UNSEEN - self._lost.get(asker, 0))
         entry = self._entries.get(arrival.key)
         own = entry.arrival.count if entry is not None and entry.asker == asker else 0
         others = self._unseen[asker] - own
@@ -128,18 +127,24 @@ class Ledger:
         if healthy:
             life = min(life, max(SOON_SECONDS, self._longest * _TIMES))
         # Both are in the order in which they were entered: the oldest come first.
-        gone = tuple(
-            itertools.takewhile(lambda entry: entry.at + life <= now, self._entries.values())
-        )
+        gone: list[_Entry] = []
+        for entry in self._entries.values():
+            if entry.at + life > now:
+                break
+            gone.append(entry)
         for entry in gone:
             self._pop(entry.arrival.key)
             if healthy:
                 self._trust(entry.asker, _PER_PLACEMENT)
         # There may be thousands of names, and this runs with each review: do not copy them all.
-        names = itertools.takewhile(lambda entry: entry[1] <= now, self._names.items())
-        for key in [key for key, _ in names]:
+        forgotten: list[str] = []
+        for key, until in self._names.items():
+            if until > now:
+                break
+            forgotten.append(key)
+        for key in forgotten:
             del self._names[key]
-        return tuple(entry.arrival for entry in gone)
+        return tuple([entry.arrival for entry in gone])
 
     def __len__(self) -> int:
         return len(self._entries)

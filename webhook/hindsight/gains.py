@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import islice
 from statistics import median
 from typing import Any, Final
 
+from webhook.decide.decision_record import Recorded
 from webhook.hindsight import bills
 from webhook.hindsight.journal import JournalEntry
 from webhook.hindsight.look_back import Hindsight, ReplayedJob, Rests
@@ -383,7 +383,7 @@ def summed_up(hindsight: Hindsight, *, now: float) -> SavingsRecord:
         now - SINCE_SECONDS, min((job.entry.created for job in hindsight.jobs), default=now)
     )
     decisions = [decision for job in hindsight.jobs if (decision := _decision(job)) is not None]
-    newest = sorted(decisions, key=lambda past: (-past.at, past.id))
+    newest = sorted(decisions, key=lambda past: (-past.at, past.recorded.id))
     # Gains of those in no replay would be the forecasts of their decisions.
     jobs = [job for job in hindsight.jobs if not job.unseen]
     recent = [job for job in jobs if job.entry.created >= since and is_replayed(job)]
@@ -437,41 +437,49 @@ def _by_hour(gains: Iterable[Gained]) -> Iterator[Gained]:
 def _decision(job: ReplayedJob) -> ShownDecision | None:
     """Return the advice that the Job carries, or a replay's decision for one that carries none."""
     entry = job.entry
-    if entry.mode == Mode.ADVISE:
-        return _advised(entry)
+    if entry.decision is not None and entry.mode == Mode.ADVISE:
+        return _advised(entry, entry.decision)
     replayed, policy = job.promised, job.policy
     if entry.policy or policy is None or policy.spec.mode is not Mode.OBSERVE or replayed is None:
         return None
     stays = f"leave it where it is ({replayed.why})"
     taken = f"send it to {replayed.queue} ({replayed.option})" if replayed.is_moved else stays
-    return _of_its_job(entry)(
-        at=entry.created,
+    recorded = Recorded(
+        id=_id(entry),
+        time=rfc3339(entry.created),
         policy=policy.name,
-        mode=str(policy.spec.mode),
-        option=replayed.option,
-        queue=replayed.queue,
+        mode=policy.spec.mode,
+        option=replayed.option or None,
         reason=f"a replay of the journal would {taken}",
+        from_queue=job.submitted_queue,
+        state_age_seconds=0.0,
+    )
+    return ShownDecision(
+        recorded=recorded,
+        at=entry.created,
+        namespace=entry.namespace,
+        job=entry.reference,
+        kind=entry.kind,
+        queue=replayed.queue,
         is_replayed=True,
     )
 
 
-def _advised(entry: JournalEntry) -> ShownDecision:
-    queues = {offer.name: offer.queue for offer in entry.options}
+def _advised(entry: JournalEntry, decision: Recorded) -> ShownDecision:
+    queues = {offer.name: offer.queue for offer in decision.options}
     queue = queues.get(entry.option) or entry.queue
     taken = f"sending it to {queue} ({entry.option})" if entry.option else "leaving it"
-    return _of_its_job(entry)(
+    reason = f"advised {taken}, as the journal tells"
+    return ShownDecision(
+        recorded=replace(decision, id=_id(entry), reason=reason),
         at=entry.decided,
-        policy=entry.policy,
-        mode=entry.mode,
-        option=entry.option,
+        namespace=entry.namespace,
+        job=entry.reference,
+        kind=entry.kind,
         queue=queue,
-        reason=f"advised {taken}, as the journal tells",
-        options=entry.options,
     )
 
 
-def _of_its_job(entry: JournalEntry) -> partial[ShownDecision]:
-    """Return a decision as far as the Job says it; the decision's own id is not in the journal."""
-    id_ = f"job-{entry.uid or entry.key}"
-    job, kind = entry.reference, entry.kind
-    return partial(ShownDecision, id=id_, namespace=entry.namespace, job=job, kind=kind)
+def _id(entry: JournalEntry) -> str:
+    """Return an id of its Job; the decision's own is not in the journal."""
+    return f"job-{entry.uid or entry.key}"

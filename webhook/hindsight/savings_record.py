@@ -14,11 +14,20 @@ from dataclasses import dataclass, field, replace
 from dataclasses import fields as fields_of
 from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    TypeAdapter,
+    ValidationError,
+    WrapSerializer,
+)
 
 from webhook.api.resources import RUN_TIMES_LABEL, SAVINGS, SAVINGS_VALUE
-from webhook.decide.decision_record import RecordedOption
+from webhook.decide.decision_record import Recorded, whole
 from webhook.model import fields
+from webhook.model.decision import Stay
 from webhook.model.fields import FieldError, field_errors
 from webhook.model.job import PLAIN
 from webhook.model.policy.fallback_policy import Mode
@@ -173,48 +182,68 @@ def _together(of_parts: Iterable[Sums]) -> Sums:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShownMove:
-    at: Unix
-    option: str
-    """The option that it was moved to."""
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ShownDecision:
-    """A decision as the console shows it, of the log or a Job.
+    """A recorded decision with its Job, of the log or a Job, as the console shows it.
 
     Those are published that no decision's label on a Job finds: of Jobs that are over.
     """
 
-    id: str
+    recorded: Recorded
     at: Unix
+    """When it was made; of what only a Job says, as far as the API server's times confirm it."""
     namespace: str
     job: str
     """``Job.reference``: with the kind, where that is another than Job."""
-    policy: str
-    mode: str
-    option: str
-    """Empty: left alone."""
     queue: str
     """Queue that the Job went to; under Observe and Advise, would have."""
-    reason: str
-    options: tuple[RecordedOption, ...] = ()
-    moves: tuple[ShownMove, ...] = ()
     is_replayed: bool = False
     """Made by a replay of the journal, in place of one that only another replica knows."""
     kind: str = PLAIN
     is_unverified: bool = False
     """Read from the Job alone, and not in the decision log of this replica."""
 
+    @property
+    def option(self) -> str:
+        """The option taken; empty: left alone."""
+        return self.recorded.option or ""
+
+    @property
+    def moves(self) -> tuple[Stay, ...]:
+        """The stays that the Job was moved to; its first one is where it began."""
+        stays = self.recorded.history
+        return stays[max(0, len(stays) - self.recorded.moves) :]
+
+
+_OF_A_DECISION: Final = (
+    *("id", "at", "namespace", "job", "policy", "mode", "option", "queue", "reason", "options"),
+    *("is_replayed", "kind"),
+)
+"""What is published of a decision, in one object."""
+
+
+def _flat(decision: ShownDecision, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    written: dict[str, Any] = write(decision)
+    every = {"option": "", **written.pop("recorded"), **written}
+    return {name: every[name] for name in _OF_A_DECISION if name in every}
+
+
+def _nested(given: Any) -> Any:
+    return {**given, "recorded": whole(given)} if isinstance(given, dict) else given
+
+
+_Published = Annotated[ShownDecision, BeforeValidator(_nested), WrapSerializer(_flat)]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavingsRecord:
+    # Recorded decisions are as lenient here as on a Job.
+    __pydantic_config__ = ConfigDict(strict=True)
+
     as_of: Unix
     """When the journal was read."""
     gained: tuple[Gained, ...] = ()
     """By policy and namespace."""
-    decisions: tuple[ShownDecision, ...] = ()
+    decisions: tuple[_Published, ...] = ()
     """The newest first."""
     currency: str = ""
     """What money is in; empty: not known."""
@@ -279,7 +308,7 @@ def read_savings(source: Mapping[str, Any]) -> SavingsRecord:
     written = b64decode(fields.texts(source, "binaryData", "").get("savings", ""))
     text = zlib.decompressobj().decompress(written, _MOST_TEXT)
     try:
-        return _RECORD.validate_json(text, strict=True)
+        return _RECORD.validate_json(text)
     except ValidationError as error:
         first = field_errors(error, {})[0]
         raise FieldError(f"savings.{first.path}".rstrip("."), first.message) from None

@@ -41,9 +41,9 @@ def read_job(source: Mapping[str, Any]) -> Job:
     """
     spec = fields.mapping(source, "spec", "")
     pods = fields.mapping(spec, "template", "spec")
-    served = ServedPodSet(
-        "main", pods_of(spec, "spec"), TEMPLATE, pods, rounds=rounds_of(spec, "spec")
-    )
+    at_once = pods_of(spec, "spec")
+    rounds = rounds_of(spec, "spec", at_once)
+    served = ServedPodSet("main", at_once, TEMPLATE, pods, rounds=rounds)
     return served_job.read_served(
         source,
         kind="Job",
@@ -137,14 +137,15 @@ def pods_of(spec: Mapping[str, Any], path: str) -> int:
     return count if completions is None else min(count, completions)
 
 
-def rounds_of(spec: Mapping[str, Any], path: str) -> int:
+def rounds_of(spec: Mapping[str, Any], path: str, at_once: int) -> int:
     """Return how many pods of a JobSpec at *path* run one after the other in one place.
+
+    *at_once*: how many there are of these places, as ``pods_of`` has it.
 
     Raises:
         FieldError: a number has a wrong type.
 
     """
-    at_once = pods_of(spec, path)
     completions = fields.integer(spec, "completions", path)
     return -(-completions // at_once) if completions and at_once > 0 else 1
 

@@ -88,7 +88,7 @@ def _pod_set(
         path=(*_JOBS, name, *_BELOW),
         template=fields.mapping(job, "template", here),
         limit_seconds=fields.integer(job, "activeDeadlineSeconds", here),
-        rounds=batch.rounds_of(job, here),
+        rounds=batch.rounds_of(job, here, pods_each),
     )
 
 

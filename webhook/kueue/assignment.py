@@ -210,7 +210,8 @@ def _best_flavor(
             return _UNREADABLE
         attempt = _try_flavor(choice[0], choice[1], usage, claimant=claimant)
         if not _tries_next(attempt.level, claimant.queue):
-            return replace(attempt, is_last=_is_last(choice[0], claimant.queue))
+            is_last = _is_last(choice[0], claimant.queue)
+            return attempt if is_last else replace(attempt, is_last=False)
         if best is _NO_FLAVOR or is_better(
             attempt.level, best.level, claimant.queue, release=claimant.release
         ):
@@ -220,7 +221,7 @@ def _best_flavor(
 
 def _is_last(flavor: str, queue: ClusterQueue) -> bool:
     """Return whether a flavor is the last one of its resource group."""
-    return any(group.flavors[-1] == flavor for group in queue.groups)
+    return flavor in [group.flavors[-1] for group in queue.groups]
 
 
 def _try_flavor(

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, product
-from typing import Generic, TypeVar, cast, overload
+from typing import Generic, TypeVar, overload
 
 from webhook.kueue.flavor_match import mismatch
 from webhook.kueue.topology_placement import could_hold, domains_of
@@ -90,7 +90,8 @@ def _recalled(
             pod_set.known.clear()
         # The cache keeps these objects alive, so that no other object can get one of their ids.
         cached = pod_set.known[key] = depends_on, work(pod_set, cluster_queue, setup)
-    return cast("T", cached[1])
+    worked_out: T = cached[1]
+    return worked_out
 
 
 def parts(needs: Sequence[PodSetNeeds], plans: Iterable[Plan]) -> list[tuple[Flavor, ...]]:

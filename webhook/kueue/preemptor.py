@@ -459,6 +459,11 @@ class Preemptions:
         """Let these go first from now on where Kueue's order does not say who does."""
         self._drawn = uids
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody holds quota, so that nobody can be preempted."""
+        return not self._holders
+
     def targets(self, preemptor: Preemptor, short: Collection[int]) -> tuple[Victim, ...]:
         """Return whom to preempt; none: preempting does not help.
 
@@ -484,6 +489,8 @@ class Preemptions:
         """Return what preempting can do for one cell, and the borrowing height after it."""
         # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/preemption/preemption_oracle.go#L43
         tree, leaf = self._tree, preemptor.leaf
+        if not self._holders:
+            return Possibility.NO_CANDIDATES, tree.height(leaf, cell, amount)[0]
         wanted = Preemptor(
             leaf=leaf,
             taken=((cell, amount),),

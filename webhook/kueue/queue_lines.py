@@ -28,50 +28,58 @@ _Choices: TypeAlias = tuple[tuple[str, Taken], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PendingGroup:
-    """Equal Workloads that are pending and are admitted one by one.
+class EqualWorkloads:
+    """Equal Workloads of a ClusterQueue, whether they hold quota or wait for it."""
 
-    A sequence of groups is in the order in which Kueue tries them.
-    """
-
+    cluster_queue: str = ""
+    """Empty: the caller has it beside them."""
     key: str = ""
-    """A name by which the caller finds its start again; need not be unique."""
+    """A name by which the caller finds what comes of them again; need not be unique."""
     uid: str = ""
     """As in ``QuotaHolders.hold``, for one Workload by itself."""
     local_queue: str = ""
     """``namespace/name``"""
+    count: int = 1
+    created: int = 0
+    """The time by which Kueue orders the first, in seconds since 1970."""
+    # From here on what their run time is worked out from, ...
+    job_class: str = ""
+    limit_seconds: int = 0
+    """The time limit of their runs; 0: there is none."""
+    # ... and from here on what comes of it.
+    spread: float = 0.0
+    """Standard deviation of the expected run time, in seconds."""
+
+    @property
+    def namespace(self) -> str:
+        return self.local_queue.partition("/")[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingGroup(EqualWorkloads):
+    """Equal Workloads that are pending and are admitted one by one.
+
+    A sequence of groups is in the order in which Kueue tries them. Those of *count* 0 do not
+    compete, but their run time helps to estimate unknown ones.
+    """
+
     policy: str = ""
     """The one that decided; empty: none did."""
     needs: tuple[PodSetNeeds, ...] = ()
     """What its pods ask for; in a Simulation, of the domains of Topologies."""
     priority: float = 0
     """A whole number but of those who are not there yet; see ``tree_workloads.LATER``."""
-    count: int = 1
-    """Those of 0 do not compete, but their run time helps to estimate unknown ones."""
-    created: int = 0
-    """The time by which Kueue orders the first, in seconds since 1970."""
     at: float = 0.0
     """When it begins to compete for quota: the end of a backoff. On the clock of *now*, and in a
     Simulation in seconds since its beginning; 0: at once."""
     is_variant: bool = False
     """One of several Workloads of one Job, of which Kueue admits only the first that fits."""
-    # From here on what its run time is worked out from, ...
-    job_class: str = ""
-    limit_seconds: int = 0
-    """As in ``Running``."""
-    # ... and from here on what a Simulation has to know.
-    cluster_queue: str = ""
+    # From here on what a Simulation has to know.
     demand: Demand = NOWHERE
     seconds: float = 0.0
     """Expected run time."""
-    spread: float = 0.0
-    """Standard deviation of ``seconds``, in seconds."""
     by_flavors: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Flavors (sorted, unique, joined by commas) to (seconds, spread); empty: the same on all."""
-
-    @property
-    def namespace(self) -> str:
-        return self.local_queue.partition("/")[0]
 
 
 def pending_group(arrival: Arrival, *, job_class: str = "", at: float = 0.0) -> PendingGroup:

@@ -475,7 +475,7 @@ def unmodelled(job: Job, queue: str, setup: KueueSetup, cluster: ClusterObjects)
     """
     if name := unknown_class(job, cluster):
         return f"the priority of {name}, which is not there,"
-    if any(_claims(pod_set.template) for pod_set in job.pod_sets):
+    if of_pod_sets(_claims, job.pod_sets):
         return "the use of resource claims"
     # With partial admission Kueue may admit fewer pods than the Job asks for.
     if MIN_PARALLELISM in job.annotations:
@@ -485,9 +485,13 @@ def unmodelled(job: Job, queue: str, setup: KueueSetup, cluster: ClusterObjects)
     return _mapped_device(job, queue, setup, cluster)
 
 
-def _claims(template: PodTemplate) -> bool:
-    containers = (*template.containers, *template.init_containers)
-    return template.claims or any(container.claims for container in containers)
+def _claims(pod_sets: Sequence[PodSet]) -> bool:
+    templates = [pod_set.template for pod_set in pod_sets]
+    return any(
+        template.claims
+        or any(container.claims for container in (*template.containers, *template.init_containers))
+        for template in templates
+    )
 
 
 def _mapped_device(job: Job, queue: str, setup: KueueSetup, cluster: ClusterObjects) -> str:

@@ -23,6 +23,7 @@ from webhook.kueue.flavor_plan import Demand, demand_of
 from webhook.kueue.preemption import PreemptionReason
 from webhook.kueue.queue_lines import (
     ClusterQueueHeads,
+    EqualWorkloads,
     PendingGroup,
     QueueEntry,
     Shape,
@@ -63,36 +64,21 @@ class PreemptedWorkloads:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
+class Running(EqualWorkloads):
     """Equal Workloads that hold quota in a ClusterQueue when a Simulation begins."""
 
-    cluster_queue: str
     usage: Amounts
     """Of all of them together."""
-    count: int = 1
-    key: str = ""
     priority: int | None = None
     """None: it is not known, and they are not preempted."""
-    uid: str = ""
-    local_queue: str = ""
-    """``namespace/name``"""
     placed: tuple[PlacedPods, ...] = ()
     """Where the pods of all of them are in the domains of Topologies."""
     demand: Demand | None = None
     """What they wait for if they begin again; None: the flavors that they have."""
-    # From here on what their run time and age are worked out from, ...
-    job_class: str = ""
     started_at: float | None = None
     """When they were admitted, on the clock of *now*; None: quota is reserved, but they are not."""
-    limit_seconds: int = 0
-    """The time limit of their runs; 0: there is none."""
-    created: int = 0
-    """The time by which its queue orders the first of them, in seconds since 1970."""
-    # ... and from here on what comes of it.
     seconds: float = inf
     """Expected run time that is left."""
-    spread: float = 0.0
-    """Standard deviation of ``seconds``, in seconds."""
     whole: tuple[float, float] | None = None
     """Seconds of a whole run and their standard deviation, for those that begin again; None: what
     is left."""

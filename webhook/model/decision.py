@@ -101,6 +101,11 @@ class Stay:
     option: str
     reason: str
 
+    @property
+    def unix(self) -> float:
+        """``time`` in seconds since 1970; 0: it cannot be read."""
+        return _unix(self.time)
+
 
 VERSION = 1
 ShownText = Annotated[str, AfterValidator(harmless)]
@@ -199,7 +204,7 @@ class DecisionWith(Generic[OptionT]):
     @property
     def moved_unix(self) -> float:
         """When the Job was last moved, in seconds since 1970; 0: never, or it cannot be read."""
-        return _unix(self.history[-1].time) if self.moves and self.history else 0.0
+        return self.history[-1].unix if self.moves and self.history else 0.0
 
     @property
     def is_newer(self) -> bool:

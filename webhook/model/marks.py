@@ -70,8 +70,7 @@ def marked(
         template = replace(template, labels=labels, annotations=annotations)
         return replace(pod_set, template=template)
 
-    pod_sets = tuple(mark(pod_set) for pod_set in job.pod_sets)
-    return replace(job, labels=labels, pod_sets=pod_sets)
+    return replace(job, labels=labels, pod_sets=tuple([mark(each) for each in job.pod_sets]))
 
 
 def decided_by(job: Job) -> str:

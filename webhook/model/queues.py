@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from itertools import chain
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from webhook.model.forecasts import JobClass, RunTime
 from webhook.model.pods import EVERYTHING, NOTHING, PodTemplate, Selector, Taint, Toleration
@@ -337,7 +337,7 @@ class PodSetNeeds:
     """What one pod takes of its Node, where Kueue counts something else against quota."""
     is_refused: bool = False
     """Kueue never admits its pods, because LimitRanges or their own limits forbid them."""
-    known: dict[tuple[int, ...], tuple[object, object]] = field(
+    known: dict[tuple[int, ...], tuple[object, Any]] = field(
         default_factory=dict, compare=False, repr=False
     )
     """What has been worked out of it for a ClusterQueue; equal templates share their needs."""

@@ -21,17 +21,12 @@ from webhook.decide.applicant import Moment
 from webhook.flow import create, update
 from webhook.flow.ledger import ClusterView, ClusterViews, RepeatedReviews
 from webhook.jobs import KINDS, JobKind
-from webhook.model.decision import (
-    CreateOutcome,
-    Outcome,
-    Skipped,
-)
+from webhook.model.decision import CreateOutcome, Decided, Outcome, Skipped
 from webhook.model.edits import Operation
 from webhook.model.queues import Arrival
 from webhook.model.reasons import Skip
 from webhook.model.words import rfc3339
 from webhook.serving.server_metrics import BLIND, TOO_MANY, UNSEEN, Metrics
-from webhook.state.occupancy import Occupancy
 from webhook.state.pipe import Update
 from webhook.state.snapshot import Snapshot
 
@@ -129,10 +124,7 @@ class Handler:
         started = time.perf_counter()
         review.name_namespace()
         with self._lock:
-            if review.operation == "UPDATE":
-                outcome, operations = self._updated(review, kind)
-            else:
-                outcome, operations = self._created(review, kind, peer)
+            outcome, operations = self._decided(review, kind, peer)
         considered = Considered(review=review, outcome=outcome)
         self._tell(considered, time.perf_counter() - started)
         return Verdict(
@@ -142,31 +134,35 @@ class Handler:
             audit=outcome.audit,
         )
 
-    def _created(self, review: Review, kind: JobKind, peer: str) -> tuple[Outcome, list[Operation]]:
-        source = review.object
+    def _decided(self, review: Review, kind: JobKind, peer: str) -> tuple[Outcome, list[Operation]]:
+        """Return the outcome of a review, its edits as a patch, and enter what it places."""
+        source, is_new = review.object, review.operation == "CREATE"
         moment = self._moment(review)
-        self._forget(self._here.expire(moment.now), moment.now)
-        self._clusters.expire(moment.now)
-        outcome = create.consider(source, kind, self._occupancy(), moment, self._rules)
-        # A Job that carries no mark shows nothing in a second review of it.
-        is_unmarked = not outcome.edits and not _was_decided(outcome)
-        if is_unmarked and not review.dry_run and self._repeated.repeats(source, kind, moment.now):
-            outcome = Skipped(skip=Skip.DECIDED_ALREADY, warnings=outcome.warnings)
+        if is_new:
+            self._expire(moment.now)
+        occupancy = self._clusters.around(self._here.occupancy)
+        outcome: Outcome
+        if is_new:
+            outcome = create.consider(source, kind, occupancy, moment, self._rules)
+            # A Job that carries no mark shows nothing in a second review of it.
+            is_unmarked = not (outcome.edits or review.dry_run or _was_decided(outcome))
+            if is_unmarked and self._repeated.repeats(source, kind, moment.now):
+                outcome = Skipped(skip=Skip.DECIDED_ALREADY, warnings=outcome.warnings)
+        else:
+            old = review.old_object or {}
+            outcome = update.respond(old, source, kind, occupancy, moment, self._rules)
         # Verifying applies the patch to the review's own object.
         operations = patch.operations(outcome.edits, source, kind.allowed)
-        if not review.dry_run:
+        if not isinstance(outcome, Skipped | Decided):
+            operations += update.disowned(source, kind)
+        elif not review.dry_run:
             self._enter(outcome, moment.now, peer)
         return outcome, operations
 
-    def _updated(self, review: Review, kind: JobKind) -> tuple[Outcome, list[Operation]]:
-        old, source = review.old_object or {}, review.object
-        moment = self._moment(review)
-        outcome = update.respond(old, source, kind, self._occupancy(), moment, self._rules)
-        operations = patch.operations(outcome.edits, source, kind.allowed)
-        return outcome, operations + update.disowned(source, kind)
-
-    def _occupancy(self) -> Occupancy:
-        return self._clusters.around(self._here.occupancy)
+    def _expire(self, now: float) -> None:
+        """Drop the placements whose Workloads never appeared."""
+        self._forget(self._here.expire(now), now)
+        self._clusters.expire(now)
 
     def _forget(self, gone: Sequence[Arrival], now: float) -> None:
         if gone:

@@ -96,8 +96,7 @@ class LiveOccupancy:
         It cannot be where its queue has no forecast or its template cannot be read. *now*: seconds
         on the clock of ``Snapshot.as_of``.
         """
-        self.forget((placement,))
-        start_times = self.occupancy.start_times.add(placement, now)
+        start_times = self.occupancy.start_times.drop((placement.key,)).add(placement, now)
         self._adopt_start_times(start_times)
         return placement.key in start_times.placed
 
@@ -112,7 +111,8 @@ class LiveOccupancy:
         self._adopt_start_times(self.occupancy.start_times.drop(keys))
 
     def _adopt_start_times(self, start_times: StartTimes) -> None:
-        self.occupancy = replace(self.occupancy, start_times=start_times)
+        if start_times is not self.occupancy.start_times:
+            self.occupancy = replace(self.occupancy, start_times=start_times)
 
     def drop(self, placements: Iterable[Arrival]) -> None:
         """Remove placements from the counts; this takes effect with the next ``adopt``."""

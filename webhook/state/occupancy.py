@@ -231,6 +231,9 @@ def reserves_now(
 def _has_room_at_its_turn(
     occupancy: Occupancy, assigned: Assignment, cluster_queue: ClusterQueue, priority: int
 ) -> bool:
+    # What fits lacks nothing where no quota is set aside.
+    if not occupancy.heads:
+        return True
     tree = at_its_turn(occupancy, assigned, cluster_queue.name, priority)
     return tree.room(tree.leaves[cluster_queue.name], assigned.taken) >= 1
 
@@ -354,6 +357,8 @@ class PreemptionTargets:
         """Return those that stop for this quota; None: it is not known who holds it."""
         if self._preemptions is None:
             return None
+        if self._preemptions.is_empty:
+            return ()
         available, leaf = self._tree.available, self._preemptor.leaf
         short = [cell for cell, amount in taken if available(leaf, cell) < amount]
         preemptor = replace(self._preemptor, taken=taken)
