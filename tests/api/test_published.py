@@ -4,7 +4,7 @@ import pytest
 
 from tests.controller.objects import Objects
 from webhook.api import published
-from webhook.api.kubernetes_api import Forbidden, Refused
+from webhook.api.kubernetes_api import Forbidden, NotServed, Refused
 
 PLACE = "/api/v1/namespaces/ours/configmaps"
 
@@ -99,7 +99,9 @@ def test_a_write_over_another_version_is_none_and_changes_nothing():
     assert server.held == {}
 
 
-@pytest.mark.parametrize("refusal", [Refused(422, "too long"), Forbidden("x", "no right")])
+@pytest.mark.parametrize(
+    "refusal", [Refused(422, "too long"), Forbidden("x", "no right"), NotServed("namespace ours")]
+)
 def test_a_write_that_is_refused_for_another_reason_raises(refusal):
     server = Objects()
     server.refusal = refusal

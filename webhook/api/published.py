@@ -59,10 +59,10 @@ def write(
 
     """
     if not version:
-        return _unless_changed(lambda: api.post(collection, body))
+        return _unless_conflict(lambda: api.post(collection, body))
     path = f"{collection}/{body['metadata']['name']}"
     metadata = {**body["metadata"], "resourceVersion": version}
-    return _unless_changed(lambda: api.patch(path, {**body, "metadata": metadata}))
+    return _patched(api, path, {**body, "metadata": metadata})
 
 
 def write_status(
@@ -76,7 +76,7 @@ def write_status(
     """
     metadata = {"resourceVersion": source["metadata"].get("resourceVersion")}
     body = {"metadata": metadata, "status": status}
-    return _unless_changed(lambda: api.patch(f"{path}/status", body)) is not None
+    return _patched(api, f"{path}/status", body) is not None
 
 
 def overwrite(api: KubernetesApi, collection: str, body: Mapping[str, Any]) -> None:
@@ -92,11 +92,17 @@ def overwrite(api: KubernetesApi, collection: str, body: Mapping[str, Any]) -> N
         api.post(collection, body)
 
 
-def _unless_changed(send: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any] | None:
+def _patched(api: KubernetesApi, path: str, body: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    try:
+        return _unless_conflict(lambda: api.patch(path, body))
+    except NotServed:
+        # It was deleted meanwhile. Where a new one cannot be created, the place is missing.
+        return None
+
+
+def _unless_conflict(send: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any] | None:
     try:
         return send()
-    except NotServed:
-        return None
     except ClusterError as error:
         if error.is_conflict:
             return None
