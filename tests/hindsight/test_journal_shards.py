@@ -1,5 +1,6 @@
 import random
 import sys
+import uuid
 from collections import Counter
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ from webhook.decide.decision_record import RecordedOption
 from webhook.hindsight import journal
 from webhook.hindsight.journal import JournalEntry, Slot, config_map, read_slot
 from webhook.model.policy.fallback_policy import Mode
-from webhook.model.words import harmless
+from webhook.model.words import harmless, rfc3339
 from webhook.settings import Settings
 
 TEXTS = st.text(max_size=8)
@@ -87,6 +88,56 @@ def test_an_object_never_nears_what_etcd_takes(monkeypatch):
     assert found.entries
     assert len(found.entries) + found.left_out == len(many)
     assert max(each.finished for each in found.entries.values()) == len(found.entries) - 1
+
+
+def decided_by_cost(number, chance):
+    """Return a Job of one of 40 classes with three options, as a busy cluster's journal has it."""
+    kind, run = number % 40, chance.randrange(30, 9000)
+    created, waited = 1.8e9 + chance.random() * 3600, chance.randrange(10, 4000)
+    terms = ("money", "electricity", "kWh", "carbonGrams")
+    gpu = {
+        "startsIn": chance.randrange(50, 9000),
+        "finishesIn": chance.randrange(500, 20_000),
+        "cost": {term: chance.uniform(0.1, 20) for term in terms},
+        "passedOver": f"smallSaving: {chance.randrange(100)} % of {chance.randrange(100)}",
+    }
+    small = f"tooSmall: needs {11 + number % 50} GiB of device memory, a slice has 10 GiB"
+    options = [
+        {"name": "gpu", "queue": "gpu-lq", "runs": run // 3, **gpu},
+        {"name": "mig", "queue": "mig-lq", "runs": run // 2, "rejected": small},
+        {"name": "cpu", "queue": "cpu-lq", "startsIn": 0, "runs": run, "finishesIn": run},
+    ]
+    return JournalEntry(
+        key=str(uuid.UUID(int=chance.getrandbits(128))),
+        uid=str(uuid.UUID(int=chance.getrandbits(128))),
+        namespace=f"team-{kind % 12}",
+        name=f"train-{kind}-{chance.randrange(10**5)}",
+        created=round(created, 3),
+        admitted=int(created + waited),
+        finished=int(created + waited + run),
+        outcome=journal.SUCCEEDED,
+        queue="cpu-lq",
+        cluster_queue="cpu-cq",
+        flavors="default",
+        job_class=f"team-{kind % 12}/{kind:016x}",
+        coarse=f"team-{kind % 12}/~{kind:08x}",
+        submitted=f'{{"image":"train:{kind}"}}',
+        ran=f'{{"image":"train-cpu:{kind}"}}',
+        labels={"kueue.x-k8s.io/queue-name": "gpu-lq"},
+        used=((("default", "cpu"), 8000), (("default", "memory"), 1 << 34)),
+        decision=decided(
+            time=rfc3339(created), option="cpu", options=options, **{"from": {"queue": "gpu-lq"}}
+        ),
+    )
+
+
+def test_an_object_has_room_for_as_many_jobs_by_cost_as_are_kept_of_an_hour():
+    chance = random.Random(1)
+    jobs = [decided_by_cost(number, chance) for number in range(journal.MOST_ENTRIES)]
+
+    found = read_slot(config_map(Slot(number=5, entries={job.key: job for job in jobs})))
+
+    assert (len(found.entries), found.left_out) == (journal.MOST_ENTRIES, 0)
 
 
 def test_damaged_objects_and_those_of_another_version_are_passed_over():
