@@ -6,7 +6,7 @@ import urllib.request
 
 from hack import paper
 from hack.waiting import wait_for
-from tests.e2e.decisions import probe
+from tests.e2e.decisions import wait_until_policy_decides
 from webhook.controller.unreviewed import MARGIN_SECONDS
 
 NAMES = paper.names_with("unreviewed", namespace="enforced")
@@ -22,7 +22,7 @@ def put_in_force(plane, webhook):
         plane.client.apply_all(paper.queues(names))
         plane.client.apply(paper.policy(names, mode=mode))
     wait_for(lambda: counted(webhook) == {NAMES.policy: 0}, "the controller counts from zero")
-    wait_for(lambda: probe(plane.client, NAMES), "the webhook decides by the policy")
+    wait_until_policy_decides(plane.client, NAMES)
     pass_margin()
 
 

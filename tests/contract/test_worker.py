@@ -2,8 +2,6 @@
 
 import contextlib
 import json
-import os
-import signal
 import socket
 import threading
 
@@ -11,6 +9,7 @@ import pytest
 
 from tests.contract.conftest import exchange, receive_all, wait_until_it_answers
 from tests.contract.go_client import GoClient
+from tests.stopped import stopped
 
 HEAD = b"POST / HTTP/1.1\r\nHost: x\r\n"
 ONE = HEAD + b"Content-Length: 1\r\n\r\n"
@@ -142,12 +141,10 @@ def test_a_peer_that_sends_much_keeps_nobody_else_waiting_until_all_of_it_is_ans
         # The server has done its handshake, too.
         connection.sendall(ONE + b"a")
         assert connection.recv(1000).startswith(b"HTTP/1.1 200 OK\r\n")
-    # It finds all of them at once.
-    os.kill(server.worker, signal.SIGSTOP)
-    for name, connection in connections.items():
-        body = f"among {name}".encode()
-        connection.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body)
-    os.kill(server.worker, signal.SIGCONT)
+    with stopped(server.worker):  # so that it finds all of them at once
+        for name, connection in connections.items():
+            body = f"among {name}".encode()
+            connection.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body)
 
     for connection in connections.values():
         assert connection.recv(1000).startswith(b"HTTP/1.1 200 OK\r\n")

@@ -1,6 +1,7 @@
 """What the tests of decisions share: filling queues, and reading what was decided."""
 
 import contextlib
+import json
 import urllib.request
 from collections.abc import Iterator
 from typing import Any
@@ -47,6 +48,20 @@ def probe(client: ApiClient, names: paper.Names) -> dict[str, Any] | None:
     return decision_of(client.create(paper.light_job("probe", names), dry_run=True))
 
 
+def wait_until_policy_decides(client: ApiClient, names: paper.Names) -> None:
+    """Wait until the webhook decides by a policy, and knows all that its options lead to.
+
+    Each kind of object comes by a watch of its own: a policy may be seen before a flavor is.
+    """
+    told: list[Object | None] = []
+
+    def decided() -> bool:
+        told.append(probe(client, names))
+        return told[-1] is not None and "not found" not in json.dumps(told[-1])
+
+    wait_for(decided, lambda: f"the webhook decides by the policy, and sees its queues: {told[-1]}")
+
+
 def counts(client: ApiClient, names: paper.Names) -> dict[str, int | None] | None:
     """Tell how many Workloads the webhook sees pending, by option."""
     decision = probe(client, names)
@@ -63,7 +78,7 @@ def applied_policy(
     client.apply(policy)
     try:
         if until_decided:
-            wait_for(lambda: probe(client, names), "the webhook decides by the policy")
+            wait_until_policy_decides(client, names)
         yield
     finally:
         client.delete(POLICY_API, "FallbackPolicy", policy["metadata"]["name"])

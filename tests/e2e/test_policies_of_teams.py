@@ -9,7 +9,7 @@ from hack import crd, paper
 from hack.api import ApiClient, ApiError
 from hack.install import kubeconfig_of
 from hack.waiting import wait_for
-from tests.e2e.decisions import POLICY_API, applied_policy, probe
+from tests.e2e.decisions import POLICY_API, applied_policy, probe, wait_until_policy_decides
 from tests.e2e.plane import has_condition
 
 KIND = "FallbackPolicy"
@@ -33,7 +33,7 @@ def test_a_teams_policy_acts_in_its_namespace_and_its_author_nowhere_else(plane,
             "an image": status_of(lead, with_image(own)),
         }
         lead.create(own)
-        wait_for(lambda: probe(client, ours), "decisions by the team's policy")
+        wait_until_policy_decides(client, ours)
         decided, others_decided = probe(client, ours), probe(client, theirs)
         wait_for(
             lambda: has_condition(

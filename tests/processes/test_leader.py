@@ -1,6 +1,5 @@
 """Two controllers, of which one writes; the other takes over when it is killed or ends in order."""
 
-import contextlib
 import os
 import re
 import signal
@@ -12,6 +11,7 @@ from hack import paper
 from hack.install import NAMESPACE, Installation
 from hack.waiting import wait_for
 from tests.e2e.decisions import POLICY_API
+from tests.stopped import stopped
 from webhook.api import lease
 
 NAMES = paper.names_with("leader", namespace="default")
@@ -85,15 +85,6 @@ def end_in_order(plane, name):
     plane.stop(name)
 
 
-@contextlib.contextmanager
-def held_up(pid):
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
-
-
 def test_one_of_two_writes(installed, both):
     leader, follower = both
 
@@ -136,7 +127,7 @@ def test_a_leader_that_is_held_up_leads_no_more_when_it_goes_on(installed, both)
     leader, follower = both
     pid = installed.plane.processes.pid(leader.name)
 
-    with held_up(pid):
+    with stopped(pid):
         wait_for(lambda: leads(follower), "the other leads")
 
     assert not leads(leader)

@@ -1,6 +1,5 @@
 """The webhook, its observer or the API server is gone for a while: no Job ever waits for them."""
 
-import contextlib
 import itertools
 import json
 import os
@@ -16,9 +15,17 @@ from hack.install import Installation
 from hack.waiting import wait_for
 from tests import reviews
 from tests.e2e.certificates import readiness
-from tests.e2e.decisions import OPTION, decision_of, metric, probe, queue_of
+from tests.e2e.decisions import (
+    OPTION,
+    decision_of,
+    metric,
+    probe,
+    queue_of,
+    wait_until_policy_decides,
+)
 from tests.e2e.plane import container_of
 from tests.e2e.running import processes_of
+from tests.stopped import stopped
 
 NAMES = paper.names_with("outages", namespace="default")
 SLOW = 0.05
@@ -40,7 +47,7 @@ def plane(own_plane, own_webhook):
     """A plane where a light Job is sent to CPU, whatever waits."""
     own_plane.client.apply_all(paper.queues(NAMES))
     own_plane.client.apply({**paper.policy(NAMES), "spec": ALWAYS})
-    wait_for(lambda: probe(own_plane.client, NAMES), "the webhook decides by the policy")
+    wait_until_policy_decides(own_plane.client, NAMES)
     return own_plane
 
 
@@ -91,7 +98,7 @@ def test_without_the_webhook_jobs_are_admitted_as_submitted(plane, own_webhook):
 
 def test_a_webhook_that_hangs_costs_its_time_out_and_no_more(plane, own_webhook):
     pids = processes_of(plane, "webhook-0")
-    with frozen(*pids):
+    with stopped(*pids):
         job = light(plane, "hung", dry_run=True)
 
     assert untouched(job)
@@ -117,7 +124,7 @@ def test_a_stale_state_decides_nothing_but_restores_what_was_decided(plane, own_
     manifest = paper.light_job("early", NAMES, faster=SLOW)
     early = plane.client.apply(manifest)
 
-    with frozen(observer_of(plane)):
+    with stopped(observer_of(plane)):
         wait_for(lambda: is_stale(own_webhook), "the state is stale")
         late = plane.client.create_for_answer(paper.light_job("late", NAMES, faster=SLOW))
         after = plane.client.apply(manifest)
@@ -156,17 +163,6 @@ def ask(webhook, job):
     called = urllib.request.Request(f"{webhook.endpoints['webhook']}/mutate", body, headers)
     with urllib.request.urlopen(called, context=tls) as answer:
         return reviews.admitted(answer.read(), job)
-
-
-@contextlib.contextmanager
-def frozen(*pids):
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        for pid in pids:
-            os.kill(pid, signal.SIGCONT)
 
 
 def observer_of(plane, *, other_than=None):

@@ -11,6 +11,7 @@ import pytest
 
 from hack import paper
 from hack.waiting import WaitedInVainError, wait_for
+from tests.stopped import stopped
 from webhook.api.client import Client
 from webhook.model.queues import Held
 from webhook.serving.observer_link import ObserverLink
@@ -141,13 +142,12 @@ def test_what_happened_before_a_compaction_is_known_after_it(own_plane, observed
     before = observed.relists["workloads"]
     # Cut off first: what a sleeping process is sent waits for it in the socket.
     own_plane.kill("kube-apiserver")
-    os.kill(observed.link.pid, signal.SIGSTOP)
-    own_plane.start("kube-apiserver")
-    own_plane.client.create(paper.light_job("unseen", names))
-    own_plane.client.delete("batch/v1", "Job", "event-5", namespace=names.namespace)
-    own_plane.forget_versions()
+    with stopped(observed.link.pid):
+        own_plane.start("kube-apiserver")
+        own_plane.client.create(paper.light_job("unseen", names))
+        own_plane.client.delete("batch/v1", "Job", "event-5", namespace=names.namespace)
+        own_plane.forget_versions()
 
-    os.kill(observed.link.pid, signal.SIGCONT)
     wait_for(
         lambda: observed.relists["workloads"] > before and observed.is_right(),
         lambda: f"the state is right again, from a new list: {observed}",
