@@ -16,7 +16,7 @@ _HEAD: Final = """\
 Made by `python -m hack.commands_page` from `webhook/commands`.
 
 `kubectl fallback COMMAND` and `kueue-fallback COMMAND` are the same program.
-`kubectl fallback help COMMAND` prints what stands here.
+`kubectl fallback COMMAND --help` prints what stands here.
 
 ## Exit codes
 
@@ -43,7 +43,7 @@ _SHARED: Final = ("kubeconfig", "context", "as_user", "as_groups", "help")
 """Parameters that are described once."""
 _AS_IT_IS: Final = "\b"
 """Before lines that click does not wrap."""
-_TO_ASK: Final = "list"
+_TO_ASK: Final = "queue"
 """A command with all flags of a cluster."""
 
 
