@@ -18,7 +18,6 @@ from webhook.learn.run_records import (
     SHARDS,
     ClassRecord,
     Run,
-    RunOutcome,
     config_map,
     pack_outcomes,
     pack_runs,
@@ -59,7 +58,7 @@ def filled(count: int) -> RunTimeLearner:
     for number in range(count):
         median = chance.uniform(10, 5000)
         packed = {flavors: _runs(chance, median, number) for flavors in FLAVORS}
-        outcome = RunOutcome(1_795_000_000 + number, number & 0xFFFF, 1, succeeded=True)
+        outcome = Run(1_795_000_000 + number, number & 0xFFFF, generation=1)
         record = ClassRecord(
             coarse=f"~{number // 4:016x}",
             name=f"image-{number} python train.py --seed {number}",
