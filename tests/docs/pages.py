@@ -59,7 +59,7 @@ def _place(words: list[str]) -> str:
             return _place(["kueue-fallback", *rest])
         case [name, *rest] if Path(name).name == "kueue-fallback":
             # With --decisions it reads a server's log, which comes from a cluster.
-            saved = _SAVED & set(rest) or {"gitops", "-f"} <= set(rest)
+            saved = _SAVED & set(rest)
             is_here = saved and "--decisions" not in rest
             return "here" if is_here else "cluster"
         case ["kubectl" | "helm", *_]:

@@ -192,8 +192,8 @@ class DecisionWith(Generic[OptionT]):
     options: Annotated[tuple[OptionT, ...], FailFast()] = ()
     """As they were at the decision or the last move."""
     original: dict[str, Any] = field(default_factory=dict)
-    """JSON Pointer to what was submitted there, as ``admission.original`` writes it; empty also
-    where it is not recorded yet."""
+    """JSON Pointer to what was submitted there, as ``admission.patch`` writes it; empty also where
+    it is not recorded yet."""
 
     @property
     def unix(self) -> float:
