@@ -38,7 +38,8 @@ def test_an_annotation_near_nothing_is_named_with_all_there_are():
     assert refusal(annotations={OURS + "zzz": "a"}) == (
         "metadata.annotations[kueue-fallback.dev/zzz]: not known, a Job may say"
         " policy, allow, max-slowdown, deadline, max-wait, run-time, value-of-time, lateness,"
-        " budget, max-carbon, checkpoint, data, hold, gpu-memory, move-to"
+        " budget, max-carbon, checkpoint, data, hold, gpu-memory, gpu-bandwidth, gpu-compute,"
+        " move-to"
     )
 
 

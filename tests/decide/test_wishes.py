@@ -49,6 +49,37 @@ def test_what_a_job_needs_of_a_device_is_read_in_bytes(written, number):
     assert read(gpu_memory=written) == Wishes(gpu_memory=number)
 
 
+def test_how_fast_a_device_a_job_needs_is_read_in_the_units_of_a_profile():
+    found = read(gpu_bandwidth="1555.5", gpu_compute="bf16=300, int8 = 600.5")
+
+    assert found == Wishes(gpu_bandwidth=1555.5, gpu_compute=(("bf16", 300.0), ("int8", 600.5)))
+
+
+@pytest.mark.parametrize(
+    ("key", "written"),
+    [
+        ("gpu_bandwidth", "0"),
+        ("gpu_bandwidth", "-1"),
+        ("gpu_bandwidth", "2TB/s"),
+        ("gpu_bandwidth", "9" * 400),
+        ("gpu_compute", ""),
+        ("gpu_compute", "300"),
+        ("gpu_compute", "bf16"),
+        ("gpu_compute", "bf16=0"),
+        ("gpu_compute", "bf16=fast"),
+        ("gpu_compute", "bfloat16=300"),
+        ("gpu_compute", "bf16=300,bf16=200"),
+        ("gpu_compute", ",".join(["int8=1"] * 5000)),
+    ],
+)
+def test_a_need_that_cannot_be_read_names_its_annotation_and_what_was_expected(key, written):
+    with pytest.raises(FieldError) as error:
+        read(**{key: written})
+
+    assert error.value.path == f"metadata.annotations[kueue-fallback.dev/{key.replace('_', '-')}]"
+    assert "expected" in error.value.message
+
+
 @pytest.mark.parametrize(
     ("written", "seconds"),
     [

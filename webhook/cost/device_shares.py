@@ -5,7 +5,8 @@ A resource counts whole devices, slices of them, or shares that several use in t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from webhook.model.costs.device_table import slice_by_name
@@ -27,6 +28,10 @@ class DeviceShare:
     memory: int | None
     """In bytes; None: not known."""
     isolation: Isolation
+    bandwidth: float | None = None
+    """Of its memory, in GB/s; None: not known."""
+    compute: Mapping[str, float] = field(default_factory=dict)
+    """Dense TFLOPS by data type, or TOPS; of others it is not known."""
 
 
 def is_worse(one: Isolation, other: Isolation) -> bool:
@@ -44,11 +49,25 @@ def share_of(resource: str, device: Device | None) -> DeviceShare:
     if _SHARED in resource and isolation is Isolation.EXCLUSIVE:
         isolation = Isolation.NONE
     memory = device.memory if device is not None else None
+    bandwidth = device.bandwidth if device is not None else None
+    of_compute = 1.0
     if part := _slice(resource, device):
+        # MIG gives each slice of the memory its part of the bandwidth.
+        bandwidth = bandwidth * part.memory / memory if bandwidth and memory else None
+        of_compute = part.compute / part.of
         memory, isolation = part.memory, worst(isolation, Isolation.HARDWARE)
-    if isolation in _IN_TURN:
+    if isolation in _IN_TURN and device is not None:
+        bandwidth = None if bandwidth is None else bandwidth / device.replicas
+        of_compute /= device.replicas
         memory = _split(memory, device)
-    return DeviceShare(resource=resource, memory=memory, isolation=isolation)
+    compute = device.compute if device is not None else {}
+    return DeviceShare(
+        resource=resource,
+        memory=memory,
+        isolation=isolation,
+        bandwidth=bandwidth,
+        compute={kind: speed * of_compute for kind, speed in compute.items()},
+    )
 
 
 def fraction(resource: str, device: Device) -> float | None:

@@ -45,6 +45,7 @@ _SHORT_NAMES: Final[Mapping[str, str]] = {
     "t4": "Tesla-T4",
     "nvidia-l4": "NVIDIA-L4",
     "l4": "NVIDIA-L4",
+    "l40": "NVIDIA-L40",
     "l40s": "NVIDIA-L40S",
     "nvidia-tesla-a100": "NVIDIA-A100-SXM4-40GB",
     "nvidia-a100-80gb": "NVIDIA-A100-SXM4-80GB",
@@ -52,6 +53,14 @@ _SHORT_NAMES: Final[Mapping[str, str]] = {
     "nvidia-h200-141gb": "NVIDIA-H200",
     "h200": "NVIDIA-H200",
     "nvidia-b200": "NVIDIA-B200",
+    "b200": "NVIDIA-B200",
+    "nvidia-gb200": "NVIDIA-GB200",
+    "gb200": "NVIDIA-GB200",
+    "nvidia-b300": "NVIDIA-B300",
+    "nvidia-b300-sxm6-ac": "NVIDIA-B300",
+    "b300": "NVIDIA-B300",
+    "mi325x": "AMD-Instinct-MI325X",
+    "mi300x": "AMD-Instinct-MI300X",
 }
 """What clouds call products, in lower case, to their names in the table. A name that stands for
 several products, such as ``a100`` of 40 and of 80 GB, is not there."""

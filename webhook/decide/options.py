@@ -103,6 +103,9 @@ def _fit(candidate: OptionCandidate, assessment: Assessment) -> None:
         assessment.rejection = refusal
         return
     asked = needs(job, snapshot.cluster, snapshot.setup.kueue)
+    if refusal := slices.too_small(candidate, job, asked, queue=cluster_queue):
+        assessment.rejection = refusal
+        return
     priority = priority_of(applicant.job, candidate.option, snapshot.cluster)
     # Quota is judged after recent placements are counted in, so a burst is decided one by one
     # (decision 0001).
@@ -121,6 +124,13 @@ def _fit(candidate: OptionCandidate, assessment: Assessment) -> None:
         applicant.occupancy, found, *where, priority=priority
     )
     remote_options.assess(applicant.occupancy, assessment, where, priority=priority)
+    for there in assessment.clusters:
+        if there.rejection is None and there.cluster_queue:
+            worker = applicant.occupancy.clusters[there.cluster].snapshot.setup
+            queue = worker.cluster_queues[there.cluster_queue]
+            there.rejection = slices.too_small(
+                candidate, job, asked, cluster=there.cluster, queue=queue
+            )
     if assessment.clusters:
         _count_in_best(assessment, passes=passes)
 

@@ -1,19 +1,22 @@
-"""Tells whether what an option gives in place of a device is enough: a slice, a share, another one.
+"""Tells whether the devices of an option are enough: whole ones, slices, shares, other vendors'.
 
-Which of those that are enough is taken, prices and forecasts decide. What a Job needs of a device's
-memory is what it says itself, else what runs of its class took; what it asks for in its place is
-judged as the smallest that the option's ClusterQueue could give it. It must not know quota.
+Which of those that are enough is taken, prices and forecasts decide. What a Job needs of a device
+is what it says itself, and of its memory else what runs of its class took; the device is judged as
+the smallest that the option's ClusterQueue could give it. It must not know quota.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from typing import Final
 
 from webhook.adapt import accelerators
 from webhook.adapt.adaptation import asked_accelerators, is_adapted
 from webhook.cost.device_shares import DeviceShare, is_worse, share_of, worst
 from webhook.decide.filters import OptionCandidate
+from webhook.decide.wishes import Wishes
+from webhook.kueue.flavor_plan import plan_flavors
 from webhook.kueue.requests import declared, needs
 from webhook.model import quantity
 from webhook.model.costs.device_table import slice_by_name
@@ -23,7 +26,10 @@ from webhook.model.decision import Rejection
 from webhook.model.job import Job, PodSet
 from webhook.model.policy.fallback_policy import Accelerator
 from webhook.model.policy.spec import UnknownMemory
+from webhook.model.quantity import FlavorResource
+from webhook.model.queues import ClusterQueue, PodSetNeeds
 from webhook.model.reasons import Reason
+from webhook.model.snapshot_parts import KueueSetup
 
 _HAMI_MEMORY: Final = "nvidia.com/gpumem"
 """In MiB, of one device."""
@@ -57,6 +63,95 @@ def refusal(candidate: OptionCandidate, after: Job) -> Rejection | None:
     if detail := _too_many(before, pods, allowed=candidate.applicant.policy.spec.slices.pods):
         return Rejection(reason=Reason.TOO_MANY_DEVICES, detail=detail)
     return _insufficient(candidate, before, _smallest(candidate, after))
+
+
+def too_small(
+    candidate: OptionCandidate,
+    after: Job,
+    asked: Sequence[PodSetNeeds],
+    *,
+    cluster: str = "",
+    queue: ClusterQueue,
+) -> Rejection | None:
+    """Return in what a device of the option is less than a Job needs; None: in nothing known.
+
+    *after* is the Job as adapted, and *asked* is what it asks for; *queue* is the ClusterQueue in
+    the worker *cluster*, or in this one (empty). The memory of what replaces a
+    device is judged by ``refusal``, which refuses what is not known, too.
+
+    Raises:
+        FieldError: a quantity of the Job cannot be read.
+
+    """
+    applicant = candidate.applicant
+    wishes, use = applicant.wishes, applicant.device_use
+    said, took = wishes.gpu_memory, None
+    if said is None and use is not None and not use.preallocates:
+        took = use.peak
+    if candidate.option.adaptation.accelerator is Accelerator.REPLACE:
+        said, took = None, None
+    if said is took is wishes.gpu_bandwidth is None and not wishes.gpu_compute:
+        return None
+    devices = applicant.snapshot.costs.prices.get(cluster, NO_PRICES).devices
+    there = applicant.occupancy.clusters[cluster] if cluster else applicant.occupancy
+    for flavor, resource in _given(after, asked, queue, there.snapshot.setup):
+        share, where = share_of(resource, devices.get(flavor)), f"{resource} in flavor {flavor}"
+        if detail := _too_little(said, took, share, where):
+            return Rejection(reason=Reason.MEMORY_TOO_SMALL, detail=detail)
+        if detail := _too_slow(wishes, share, where):
+            return Rejection(reason=Reason.DEVICE_TOO_SLOW, detail=detail)
+    return None
+
+
+def _too_little(said: int | None, took: int | None, share: DeviceShare, where: str) -> str:
+    """Say that a device has less memory than a Job says, or its class took; empty: it has not."""
+    if share.memory is None:
+        return ""
+    usable = _USABLE * share.memory
+    if said is not None and said > usable:
+        return f"needs {_gibibytes(said)} GiB, and of {where} {_gibibytes(usable)} are usable"
+    # Without a margin: where a run was measured, it did not need more than there was.
+    if took is not None and took > share.memory:
+        return f"runs took {_gibibytes(took)} GiB, and {where} has {_gibibytes(share.memory)}"
+    return ""
+
+
+def _given(
+    after: Job, asked: Sequence[PodSetNeeds], queue: ClusterQueue, setup: KueueSetup
+) -> Iterator[FlavorResource]:
+    """Yield each flavor, with the resource, from which the ClusterQueue could give a device."""
+    for pod_set, needed in zip(after.pod_sets, asked, strict=True):
+        named = sorted(filter(accelerators.counts_devices, asked_accelerators(pod_set.template)))
+        if not named:
+            continue
+        flavors = [
+            flavor
+            for group in plan_flavors(needed, queue, setup).groups
+            for flavor in group
+            if flavor.refusal is None
+        ]
+        # By what Kueue counts, whose transformations may have renamed what is asked for.
+        counted = [
+            (flavor.name, resource)
+            for flavor in flavors
+            for _, resource in flavor.amounts
+            if accelerators.counts_devices(resource)
+        ]
+        # Where it counts no devices, any of the flavors may have one.
+        yield from counted or product([flavor.name for flavor in flavors], named)
+
+
+def _too_slow(wishes: Wishes, share: DeviceShare, where: str) -> str:
+    """Say in which speed a device is less than a Job needs; empty: in none that is known."""
+    needed = wishes.gpu_bandwidth
+    if needed is not None and share.bandwidth is not None and needed > share.bandwidth:
+        return f"needs {needed:,.4g} GB/s of device memory, and {where} has {share.bandwidth:,.4g}"
+    for kind, speed in wishes.gpu_compute:
+        known = share.compute.get(kind)
+        if known is not None and speed > known:
+            unit = "TOPS" if kind.startswith("int") else "TFLOPS"
+            return f"needs {speed:,.4g} {unit} in {kind}, and {where} has {known:,.4g}"
+    return ""
 
 
 def _too_many(before: list[PodSet], pods: int, *, allowed: bool) -> str:

@@ -6,8 +6,9 @@ instant, or a duration from the Job's creation. ``max-wait``: take the first opt
 within it. ``run-time``: what the Job expects to run in the first option. Money, in the cluster's
 unit: ``value-of-time`` for an hour until it is done, ``lateness`` for one after its deadline,
 ``budget`` for the whole Job. ``max-carbon``: kilograms of CO2. ``checkpoint``: it can go on from
-one at most so old. ``data``: what it reads, as ``imagenet=120Gi``. ``gpu-memory``: what it needs
-of one device, as ``8Gi``.
+one at most so old. ``data``: what it reads, as ``imagenet=120Gi``. What it needs of one device,
+in the units of an AcceleratorProfile: ``gpu-memory``, as ``8Gi``; ``gpu-bandwidth`` of its memory,
+in GB/s; ``gpu-compute``, in dense TFLOPS by data type, or TOPS for integers, as ``bf16=300``.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Final
 
 from webhook.decide.match import POLICY
 from webhook.model import quantity
+from webhook.model.costs.accelerator_profile import DATA_TYPES
 from webhook.model.faults import attempted
 from webhook.model.fields import FieldError
 from webhook.model.job import MOVE_TO, OURS, PROBE, Job
@@ -45,6 +47,8 @@ CHECKPOINT = OURS + "checkpoint"
 DATA = OURS + "data"
 HOLD = OURS + "hold"
 GPU_MEMORY = OURS + "gpu-memory"
+GPU_BANDWIDTH = OURS + "gpu-bandwidth"
+GPU_COMPUTE = OURS + "gpu-compute"
 NEVER_HOLD = "none"
 _DURATION = re.compile(DURATION)
 _DECIMAL = re.compile(DECIMAL.removesuffix("$") + r"\Z")
@@ -83,6 +87,10 @@ class Wishes:
     """Seconds for which it may be held from admission, even without a deadline; 0: never."""
     gpu_memory: int | None = None
     """Bytes that it needs of the memory of one device."""
+    gpu_bandwidth: float | None = None
+    """GB/s that it needs of the memory of one device."""
+    gpu_compute: tuple[tuple[str, float], ...] = ()
+    """Data types, each with the dense TFLOPS, or TOPS, that it needs of one device."""
     allowed: frozenset[str] | None = None
     """The names of its policy's options that it allows."""
 
@@ -130,6 +138,8 @@ def read_wishes(annotations: Mapping[str, str], unix: float) -> Wishes:
         data=_data(annotations.get(DATA)),
         hold=_hold(annotations.get(HOLD)),
         gpu_memory=_bytes(annotations.get(GPU_MEMORY), GPU_MEMORY),
+        gpu_bandwidth=_bandwidth(annotations.get(GPU_BANDWIDTH)),
+        gpu_compute=_compute(annotations.get(GPU_COMPUTE)),
     )
 
 
@@ -251,6 +261,29 @@ def _bytes(text: str | None, name: str) -> int | None:
     return size
 
 
+def _bandwidth(text: str | None) -> float | None:
+    speed = _decimal(text, GPU_BANDWIDTH)
+    # As for memory: a need of nothing would be met by anything.
+    if speed == 0.0:
+        raise _unreadable(GPU_BANDWIDTH, 'a number of GB/s above 0 such as "2000"', str(text))
+    return speed
+
+
+def _compute(text: str | None) -> tuple[tuple[str, float], ...]:
+    if text is None:
+        return ()
+    speeds: dict[str, float] = {}
+    # A part more than there are data types is a repetition, and so is refused below.
+    for part in text.split(",", len(DATA_TYPES)):
+        kind, _, amount = (word.strip() for word in part.partition("="))
+        speed = float(amount) if _DECIMAL.match(amount) else 0.0
+        if kind not in DATA_TYPES or kind in speeds or speed <= 0.0:
+            example = 'a data type with its TFLOPS such as "bf16=300"'
+            raise _unreadable(GPU_COMPUTE, f"{example}, of {', '.join(DATA_TYPES)}", text)
+        speeds[kind] = speed
+    return tuple(speeds.items())
+
+
 def _gibibytes(text: str) -> float | None:
     """Return a size in GiB; None: it is none."""
     if not quantity.is_quantity(text):
@@ -278,6 +311,8 @@ WISHES: Final = (
     DATA,
     HOLD,
     GPU_MEMORY,
+    GPU_BANDWIDTH,
+    GPU_COMPUTE,
     MOVE_TO,
 )
 """The annotations by which a Job may ask for something."""

@@ -608,6 +608,11 @@ class Reason(Explained):
         "the Job needs more device memory than 95 % of what it would get there",
         "Nothing: a larger slice or a whole device is taken; or correct the Job's `gpu-memory`.",
     )
+    DEVICE_TOO_SLOW = (
+        "deviceTooSlow",
+        "a device there has less bandwidth or computes less than the Job asks for",
+        "Nothing: another option is taken; or correct `gpu-bandwidth` or `gpu-compute`.",
+    )
     GUESTS_FULL = (
         "guestsFull",
         "the ClusterQueue has as many guests as the option allows",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, Field
 
@@ -30,8 +30,6 @@ from webhook.model.policy.field_types import (
 
 PROFILE_KIND: Final = "AcceleratorProfile"
 _MEMORY: Final = "memory"
-
-DataType = Literal["fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8", "int4"]
 
 
 class ComputeSpec(Structural):
@@ -55,6 +53,9 @@ class ComputeSpec(Structural):
     """TOPS in int8."""
     int4: Decimal | None = None
     """TOPS in int4."""
+
+
+DATA_TYPES: Final = tuple(ComputeSpec.model_fields)
 
 
 class WattsSpec(Structural):
