@@ -26,12 +26,13 @@ from webhook.learn.device_prior import DevicePart, guess, part_of
 from webhook.learn.expected_runs import Expecting, estimate, limits_of
 from webhook.learn.placement_prior import GangPlace, as_placed
 from webhook.learn.run_records import at_level
-from webhook.model.costs.prices import NO_PRICES, Cost, Place
+from webhook.model.costs.prices import NO_PRICES, Cost, Place, Prices
 from webhook.model.decision import Assessment, Fit, Rejection
 from webhook.model.forecasts import Basis, Delay, Dispatch, Forecast, RunTime, Start
 from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import Option, seconds
 from webhook.model.policy.strategy import LeastCost
+from webhook.model.quantity import Amounts
 from webhook.model.reasons import Reason
 from webhook.model.words import figure, span
 from webhook.state.snapshot import Snapshot
@@ -167,13 +168,10 @@ def _place(applicant: Applicant, assessment: Assessment, begun: _Begun) -> Place
     snapshot, there = applicant.snapshot, begun.there
     if begun.found is None or not begun.found.usage:
         return None
-    prices = snapshot.costs.prices.get(assessment.cluster, NO_PRICES)
-    if there is not None:
-        usage, profiles = begun.found.usage, snapshot.costs.accelerator_profiles
-        prices = in_worker(prices, usage, there.setup.flavors, profiles)
+    prices = _prices(applicant, assessment, begun.found.usage, there)
     # How often runs of the Job's class there began soon after another's end; 0: unknown.
     learned = (there or snapshot).learned.run_times.get((applicant.job_class.key, begun.names))
-    is_here = there is None
+    is_here = not assessment.clusters
     return Place(
         usage=begun.found.usage,
         prices=terms.metered(prices, snapshot.learned.device_uses.get(applicant.job_class.key)),
@@ -181,6 +179,28 @@ def _place(applicant: Applicant, assessment: Assessment, begun: _Begun) -> Place
         warm=learned.warm if learned is not None else 0.0,
         seen=snapshot.learned.interruptions if is_here else {},
     )
+
+
+def _prices(
+    applicant: Applicant, assessment: Assessment, usage: Amounts, there: Snapshot | None
+) -> Prices:
+    """Return the prices where a Job would run in an option; *there*: the worker, if it is watched.
+
+    What runs in a worker cluster is never priced by the manager's Tariff. Of several that are not
+    watched nobody knows which one takes it, so their prices count only if they are the same.
+    """
+    snapshot = applicant.snapshot
+    by_cluster, profiles = snapshot.costs.prices, snapshot.costs.accelerator_profiles
+    if assessment.cluster or not assessment.clusters:
+        prices = by_cluster.get(assessment.cluster, NO_PRICES)
+    else:
+        possible = [each.cluster for each in assessment.clusters if each.rejection is None]
+        first, *others = [by_cluster.get(name, NO_PRICES) for name in possible] or [NO_PRICES]
+        prices = first if all(other == first for other in others) else NO_PRICES
+    if not assessment.clusters or prices is NO_PRICES:
+        return prices
+    # Without its own, a worker's flavors are taken to be those of the same names here.
+    return in_worker(prices, usage, (there or snapshot).setup.flavors, profiles)
 
 
 def _runs(

@@ -313,11 +313,11 @@ def _money(best: _Known, rival: _Known | None, currency: str) -> tuple[str, str]
 
     Money that is really paid if it is known of both, else what all terms come to.
     """
-    paid = best.option.cost.paid if best.option.cost is not None else None
-    other = rival.option.cost.paid if rival is not None and rival.option.cost is not None else None
-    if paid is not None and (rival is None or other is not None):
+    spent = best.option.cost.spent if best.option.cost is not None else None
+    other = rival.option.cost.spent if rival is not None and rival.option.cost is not None else None
+    if spent is not None and (rival is None or other is not None):
         unit = f" {currency}" if currency else ""
-        return f"{figure(paid)}{unit}", "" if other is None else figure(other)
+        return f"{figure(spent)}{unit}", "" if other is None else figure(other)
     than = "" if rival is None else figure(_total(rival))
     return f"cost in all {figure(_total(best))}", than
 

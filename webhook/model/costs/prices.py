@@ -278,6 +278,14 @@ class Cost:
         return _sum(self.money, self.electricity)
 
     @property
+    def spent(self) -> float | None:
+        """Return the money that is paid, and for the data that is not there; None: none is known.
+
+        Another start changes what is ``paid``, and never what the data costs.
+        """
+        return None if self.paid is None else self.paid + (self.transfer or 0.0)
+
+    @property
     def kilograms(self) -> float | None:
         """Return the CO2 in kilograms, in which it is priced; None: it is not known."""
         return None if self.carbon_grams is None else self.carbon_grams / 1000
