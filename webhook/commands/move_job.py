@@ -15,7 +15,7 @@ from webhook.commands.kubectl_flags import namespace_option, scope_options
 from webhook.commands.undo import (
     TRIES,
     Target,
-    decided_job_argument,
+    job_argument,
     missing,
     take_off,
     without_decision,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @click.command("move")
-@decided_job_argument
+@job_argument
 @click.option("--to", "option", required=True, metavar="OPTION", help="The option's name.")
 @click.option("--dry-run", is_flag=True, help="Ask the API server, but change nothing.")
 @namespace_option

@@ -17,7 +17,7 @@ from urllib.parse import quote
 import click
 
 from webhook.api.kubernetes_api import ClusterError
-from webhook.commands import completion, terminal
+from webhook.commands import terminal
 from webhook.commands.connect import (
     Scope,
     connected,
@@ -81,9 +81,7 @@ class LineView:
 
 
 @click.command("queue")
-@click.argument(
-    "job", metavar="[JOB]", nargs=-1, callback=one_reference, shell_complete=completion.jobs
-)
+@click.argument("job", metavar="[JOB]", nargs=-1, callback=one_reference)
 @namespace_option
 @all_namespaces_option
 @click.option("--snapshot", metavar="FILE", help="A saved state, as `explain` takes it.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -380,7 +379,7 @@ def _show_slices(report: SlicesReport, output: str) -> None:
     if output in ("text", "wide"):
         terminal.tell(slices_table.as_text(report), output=output)
     else:
-        _dump(slices_table.as_json(report), output)
+        terminal.say(terminal.dump(slices_table.as_json(report), output))
     if not any(advice.jobs for advice in report.advice):
         sys.exit(1)
 
@@ -414,7 +413,7 @@ def _show_gains(
     else:
         suggested = slice_options.as_json(options) if options is not None else None
         more = {"sliceOptions": suggested, "journalHours": coverage.as_json(covered)}
-        _dump({**gains_table.as_json(report), **more}, output)
+        terminal.say(terminal.dump({**gains_table.as_json(report), **more}, output))
     if not report.rows:
         sys.exit(1)
 
@@ -423,16 +422,7 @@ def _show_run_times(learned: Learned, output: str) -> None:
     if output in ("text", "wide"):
         terminal.say(*as_text(learned, terminal.width(output)))
     else:
-        _dump(as_json(learned), output)
-
-
-def _dump(document: Mapping[str, Any], output: str) -> None:
-    if output == "json":
-        terminal.say(json.dumps(document, indent=2))
-        return
-    import yaml
-
-    terminal.say(yaml.safe_dump(document, sort_keys=False).rstrip())
+        terminal.say(terminal.dump(as_json(learned), output))
 
 
 def _learned(asked: ReportOptions) -> Learned:

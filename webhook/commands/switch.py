@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import click
 
 from webhook.api.cluster_access import ClusterAccess
-from webhook.commands import completion, terminal
+from webhook.commands import terminal
 from webhook.commands.connect import connected
 from webhook.commands.kubectl_flags import connection_options, release_namespace_option
 
@@ -33,7 +33,6 @@ _namespaces: Callable[[Any], Any] = click.option(
     "--namespace",
     "namespaces",
     multiple=True,
-    shell_complete=completion.namespaces,
     help="Only this namespace; may be repeated.",
 )
 

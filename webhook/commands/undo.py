@@ -22,7 +22,7 @@ import click
 
 from webhook.api.kubernetes_api import ClusterError, Forbidden, NotServed, Refused
 from webhook.api.resources import kueue_path
-from webhook.commands import completion, terminal
+from webhook.commands import terminal
 from webhook.commands.check_sample import nameless, without_run
 from webhook.commands.connect import (
     FAULT,
@@ -78,19 +78,12 @@ It can only be deleted, and submitted again with the annotation kueue-fallback.d
 _LEFT_BEHIND = "Its annotation {annotation} could not be removed again: {error}"
 
 
-decided_job_argument = click.argument(
-    "job",
-    metavar="JOB",
-    nargs=-1,
-    required=True,
-    callback=one_reference,
-    shell_complete=completion.decided_jobs,
-)
-"""The one Job with a decision that a command is for, as ``job``."""
+job_argument = click.argument("job", metavar="JOB", nargs=-1, required=True, callback=one_reference)
+"""The one Job that a command is for, as ``job``."""
 
 
 @click.command("undo")
-@decided_job_argument
+@job_argument
 @namespace_option
 @click.option("--dry-run", is_flag=True, help="Ask the API server, but change nothing.")
 @click.option(
