@@ -1,6 +1,6 @@
 """What a review of a Job costs whose template was seen before, in calls, which no machine changes.
 
-Most Jobs come from few templates (docs/decisions/0008), so what follows from template and policy
+Most Jobs come from few templates (docs/decisions/0007), so what follows from template and policy
 alone is worked out once.
 """
 

@@ -41,7 +41,7 @@ def repeated(incoming: DecidedJob, occupancy: Occupancy, moment: Moment) -> Crea
         incoming = replace(incoming, doubt=None)
     recorded, raw = incoming.believed, incoming.current
     # With reinvocationPolicy IfNeeded the API server calls again once Kueue's webhook has changed
-    # the Job (decision 0008). The digest of the name in the decision's id rules out a copy of the
+    # the Job (decision 0007). The digest of the name in the decision's id rules out a copy of the
     # manifest under another name, a Workload with this id a copy of a Job that exists.
     if (
         recorded is None

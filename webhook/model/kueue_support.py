@@ -209,7 +209,7 @@ INCREMENTAL: Final = "kueue.x-k8s.io/multikueue-dispatcher-incremental"
 DISPATCHERS: Final = frozenset({"kueue.x-k8s.io/multikueue-dispatcher-all-at-once", INCREMENTAL})
 """Those of MultiKueue itself."""
 OWN_DISPATCHER: Final = "kueue-fallback.dev/dispatcher"
-"""Ours: the leading controller nominates one cluster at a time (docs/decisions/0040-dispatcher.md).
+"""Ours: the leading controller nominates one cluster at a time (docs/decisions/0016-clusters.md).
 """
 
 FIELDS: Final[_Fields] = {

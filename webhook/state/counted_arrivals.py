@@ -1,7 +1,7 @@
 """Counts Workloads that Kueue has queued, or soon will have, into an occupancy, as it serves them.
 
 Whether each of them reserves quota is predicted by the cycles of the event loop, whatever Kueue has
-written about it so far (docs/decisions/0003). Whom they preempt is not predicted.
+written about it so far (docs/decisions/0001). Whom they preempt is not predicted.
 """
 
 from __future__ import annotations

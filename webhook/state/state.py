@@ -22,6 +22,7 @@ from webhook.kueue.topology_placement import level_of
 from webhook.learn.dispatches import Dispatches
 from webhook.learn.estimates import AT_ONCE, Learned, RunTimeLearner, remembered
 from webhook.learn.failing import Failing
+from webhook.learn.job_class import NO_MARK
 from webhook.learn.run_records import ClassRecord
 from webhook.model.costs.accelerator_profile import AcceleratorProfile
 from webhook.model.costs.prices import NO_CONGESTION, CongestionPrices
@@ -295,10 +296,9 @@ class State:
         for ended in self._workloads.take_ended():
             level = level_of(ended.placed, ended.flavors.split(","), snapshot.setup)
             self._learn(partial(self._run_times.add, ended._replace(level=level)))
-        for workload in self._workloads.take_begun():
-            began, job_class = workload.began, workload.job_class
-            if began is not None and began.admitted and job_class is not None:
-                self._learn(partial(self._run_times.begin, job_class, began))
+        for begun in self._workloads.take_begun():
+            if begun.admitted and begun.mark != NO_MARK:
+                self._learn(partial(self._run_times.begin, begun))
         failing = self._failing.step(
             self._run_times.records,
             self._run_times.take_changed(),
