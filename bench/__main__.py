@@ -3,13 +3,8 @@
 usage: python -m bench [--quick] [--dry-run] [-o json] [--folder FOLDER] [SECTION...]
 
 Sections: `creates` of Jobs at the API server, against its own policy engine; `state`, the webhook
-beside 20,000 pending Workloads; `forecasts`, decisions by finish time there; `serving`, the load
-program alone against the webhook beside them; `alone`, the same without an API server; `moves`,
-reviews while pending Jobs are moved; `workers`, ten played worker clusters of which one is slow;
-`signatures`, what signing adds to a review; `tariffs`, how long Tariffs take to be compiled;
-`cost`, reviews by cost beside those by finish time; `start`, a server's start until it decides.
-Exits with 1 when a target is missed. Every figure is wall time, so what else runs on the machine
-counts: the load average is printed beside them.
+beside 20,000 pending Workloads. Exits with 1 when a target is missed. Every figure is wall time,
+so what else runs on the machine counts: the load average is printed beside them.
 """
 
 import argparse
@@ -19,38 +14,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from bench import (
-    alone,
-    by_cost,
-    compiled_tariffs,
-    creates,
-    forecasts,
-    moves,
-    process_start,
-    report,
-    serving,
-    signatures,
-    state,
-    workers,
-)
+from bench import creates, report, state
 from bench.plane import installed, say
 from bench.report import QUICK, Figures, Scale
 
-SECTIONS: Final = {
-    "creates": creates,
-    "state": state,
-    "serving": serving,
-    "forecasts": forecasts,
-    "moves": moves,
-    "alone": alone,
-    "workers": workers,
-    "signatures": signatures,
-    "tariffs": compiled_tariffs,
-    "cost": by_cost,
-    "start": process_start,
-}
-WITHOUT_A_PLANE: Final = ("alone", "workers", "signatures", "tariffs", "cost", "start")
-PICTURE: Final = "bench.png"
+SECTIONS: Final = {"creates": creates, "state": state}
 
 
 def main() -> None:
@@ -62,21 +30,10 @@ def main() -> None:
         with installed() as installation:
             figures["creates"] = creates.measure(installation, scale, say, kinds=kinds)
         keep(figures, given.folder)
-    beside_workloads = [
-        name for name in ("state", "serving", "forecasts") if name in given.sections
-    ]
-    if beside_workloads:
+    if "state" in given.sections:
         with installed() as installation:
             figures["cluster"] = state.fill(installation, scale, say)
-            for name in beside_workloads:
-                figures[name] = SECTIONS[name].measure(installation, scale, say)
-                keep(figures, given.folder)
-    if "moves" in given.sections:
-        with installed() as installation:
-            figures["moves"] = moves.measure(installation, scale, say)
-        keep(figures, given.folder)
-    for name in (name for name in WITHOUT_A_PLANE if name in given.sections):
-        figures[name] = SECTIONS[name].measure(scale, say)
+            figures["state"] = state.measure(installation, scale, say)
         keep(figures, given.folder)
     sys.exit(0 if _tell(figures, given) else 1)
 
@@ -87,7 +44,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="less of everything")
     parser.add_argument("--dry-run", action="store_true", help="keep no Job, only ask")
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
-    parser.add_argument("--folder", type=Path, help="for bench.json and bench.png")
+    parser.add_argument("--folder", type=Path, help="for bench.json")
     found = parser.parse_args(given)
     found.sections = found.sections or list(SECTIONS)
     return found
@@ -106,7 +63,6 @@ def keep(figures: Figures, folder: Path | None) -> None:
         return
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "bench.json").write_text(json.dumps(figures, indent=1))
-    _draw(figures, folder / PICTURE)
 
 
 def _tell(figures: Figures, given: argparse.Namespace) -> bool:
@@ -127,17 +83,6 @@ def _text(figures: Figures, targets: dict[str, list[report.Target]]) -> str:
         lines += ["", f"== {name} ==", *SECTIONS[name].lines(figures[name]), ""]
         lines += [target.line() for target in wanted]
     return "\n".join(lines)
-
-
-def _draw(figures: Figures, path: Path) -> None:
-    if "creates" not in figures:
-        return
-    try:
-        from bench import plot  # noqa: PLC0415 - matplotlib is an extra
-
-        plot.draw(figures["creates"], path)
-    except ImportError:
-        say("no picture: matplotlib is missing, `pip install kueue-fallback[plots]`")
 
 
 if __name__ == "__main__":

@@ -25,13 +25,12 @@ class Scale:
     queues: int = 200
     rate: float = 200.0
     seconds: float = 20.0
-    burst_rounds: int = 20
     rounds: int = 5
     # Of the creates at each point.
     share: float = 1.0
 
 
-QUICK: Final = Scale(workloads=2_000, queues=20, seconds=5.0, burst_rounds=4, rounds=2, share=0.25)
+QUICK: Final = Scale(workloads=2_000, queues=20, seconds=5.0, rounds=2, share=0.25)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,15 +5,16 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from bench import objects, reviews
+from bench import objects
 from bench.report import Figures, Scale, Target, table
-from hack import meters
-from hack.install import Installation
+from hack import bodies, load, meters
+from hack.install import NAMESPACE, SERVICE, Installation
 
 READY_SECONDS: Final = 20.0
 HANDLER_MILLISECONDS: Final = 2.0
 MEMORY_MEGABYTES: Final = 300.0
 EVENTS_PER_SECOND: Final = 50.0
+HEADER: Final = ("milliseconds", "reviews", "errors", "patched", "p50", "p99", "max")
 
 Say = Callable[[str], None]
 
@@ -37,18 +38,35 @@ def measure(installation: Installation, scale: Scale, say: Say) -> Figures:
     say("starting the webhook")
     figures |= _start(installation)
     say(f"{scale.rate:.0f} reviews a second for {scale.seconds:.0f} s, on a quiet cluster")
-    figures["quiet"] = reviews.at_rate(installation, scale)
+    figures["quiet"] = _at_rate(installation, scale)
     say(f"the same beside {EVENTS_PER_SECOND:.0f} Workload events a second")
     with objects.Events(
         plane, EVENTS_PER_SECOND, workloads=scale.workloads, queues=scale.queues
     ) as events:
-        figures["busy"] = reviews.at_rate(installation, scale)
+        figures["busy"] = _at_rate(installation, scale)
     figures["busy"]["events"] = events.done
     figures["memoryMegabytes"] = meters.memory_megabytes(_pid(installation))
     figures["loadAverageAfter"] = os.getloadavg()[0]
     say("the handler alone, in this process")
     figures["alone"] = meters.handler_alone(str(plane.kubeconfig), objects.NAMES)
     return figures
+
+
+def _at_rate(installation: Installation, scale: Scale) -> Figures:
+    """Send reviews at a rate; return what the load program and the server's histogram saw."""
+    path = installation.plane.state / "reviews.jsonl"
+    path.write_text(bodies.review(objects.NAMES))
+    replica = installation.replicas[0]
+    target = load.Webhook(
+        port=replica.listen,
+        authority=installation.ca_certificate,
+        server_name=f"{SERVICE}.{NAMESPACE}.svc",
+        bodies=path,
+    )
+    before = meters.reviews(replica.metrics)
+    flags = (f"-rate={scale.rate}", f"-seconds={scale.seconds}", "-warm-up=50")
+    answered = load.reviews(target, *flags)
+    return {**answered, "handler": meters.difference(before, meters.reviews(replica.metrics))}
 
 
 def _start(installation: Installation) -> Figures:
@@ -83,8 +101,8 @@ def lines(figures: Figures) -> list[str]:
     alone = figures["alone"]
     before, after = figures["loadAverage"], figures["loadAverageAfter"]
     found = [
-        *reviews.rows("quiet", figures["quiet"]),
-        *reviews.rows(f"{EVENTS_PER_SECOND:.0f} events/s", figures["busy"]),
+        *_rows("quiet", figures["quiet"]),
+        *_rows(f"{EVENTS_PER_SECOND:.0f} events/s", figures["busy"]),
         *(
             [f"handler alone, {what}", "", "", "", *(alone[key][q] for q in ("p50", "p99", "max"))]
             for key, what in (("wall", "wall time"), ("cpu", "CPU time"))
@@ -96,7 +114,20 @@ def lines(figures: Figures) -> list[str]:
     ]
     return [
         f"load average {before:.1f} before, {after:.1f} after",
-        *table(reviews.HEADER, found),
+        *table(HEADER, found),
         "",
         *table(("process", "MB", "CPU s until ready"), memory),
+    ]
+
+
+def _rows(words: str, found: Figures) -> list[list[object]]:
+    errors, patched = sum(found["errors"].values()), found["notes"].get("patched", 0)
+    handler, client = found["handler"], found["latency"]
+    return [
+        [f"handler, {words}", "", "", "", handler["p50"], handler["p99"], ""],
+        [
+            f"client, {words}",
+            *(found["calls"], errors, patched),
+            *(client["p50"], client["p99"], client["max"]),
+        ],
     ]

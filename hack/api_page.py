@@ -1,6 +1,7 @@
 """Write docs/reference/api.md from the kinds themselves: `python -m hack.api_page`."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -13,92 +14,101 @@ _HEAD: Final = """\
 
 Made by `python -m hack.api_page` from `webhook/model`, as the CRDs of the chart are.
 
-`kubectl explain fallbackpolicy.spec` shows the same on a cluster.
+`kubectl explain fallbackpolicy.spec` shows each field with its whole text.
+`kubectl fallback check` and the API server name the rule or limit that an object breaks, with its
+path.
 A field marked * must be set. `[]` stands for each item of a list, `{}` for each value of an object.
 The recipes of the [policy cookbook](../policy-cookbook.md) show the fields in use.
 """
-_RULES: Final = (
-    "The API server refuses an object that breaks a rule, with this message at this field:"
-)
-_BOUNDS: Final = {
-    "minimum": "at least {}",
-    "maximum": "at most {}",
-    "minItems": "{} or more items",
-    "maxItems": "at most {} items",
-    "minProperties": "{} or more keys",
-    "maxProperties": "at most {} keys",
-}
+_SENTENCE: Final = re.compile(r"(?<=[.]) +(?=[A-Z`])")
+_WITHOUT: Final = ("Absent:", "Empty:")
+"""How a sentence begins that says what holds while a field is not set."""
+_A_VALUE: Final = re.compile(r"\w+: ")
+"""How a description begins that has a sentence for each value."""
+_FEW_WORDS: Final = 5
+"""A first sentence with no more of them says hardly more than the field's name."""
 
 
 def text() -> str:
-    sections = [line for each in crd.DEFINITIONS for line in _of(each)]
+    described: set[str] = set()
+    sections = [line for each in crd.DEFINITIONS for line in _of(each, described)]
     return "\n".join([_HEAD, *sections]).rstrip() + "\n"
 
 
-def _of(definition: crd.Definition) -> Iterator[str]:
+def _of(definition: crd.Definition, described: set[str]) -> Iterator[str]:
     made = crd.crd(definition)["spec"]
     (version,) = made["versions"]
     schema = version["schema"]["openAPIV3Schema"]
     yield f"## {definition.kind}"
     yield ""
     yield schema["description"]
-    yield f"It is in `{made['group']}/{version['name']}`, of scope {made['scope']}."
-    yield f"Its short name is `{definition.short}`."
+    yield (
+        f"In `{made['group']}/{version['name']}`, of scope {made['scope']}; "
+        f"short name `{definition.short}`."
+    )
     yield ""
     for part in ("spec", "status"):
-        yield from ("| field | type | means |", "|---|---|---|")
-        below = schema["properties"][part]
-        yield from (_row(*field) for field in _fields(below, part, is_required=part == "spec"))
-        yield ""
-    if rules := dict.fromkeys(_rules(schema, "")):
-        yield from (f"{_RULES}\n", *rules, "")
+        yield from _below(schema["properties"][part], part, described)
+    yield ""
 
 
-def _fields(
-    schema: Mapping[str, Any], path: str, *, is_required: bool
-) -> Iterator[tuple[str, Mapping[str, Any], bool]]:
-    """Yield path, schema and whether it must be set, of a field and of those below it."""
-    yield path, schema, is_required
+def _below(schema: Mapping[str, Any], path: str, described: set[str]) -> Iterator[str]:
+    """Yield a line for each field below *path*, but one for all that were described before.
+
+    Conditions have the fields that every condition of Kubernetes has.
+    """
     needed = schema.get("required", ())
+    known = []
     for name, below in schema.get("properties", {}).items():
-        yield from _fields(below, f"{path}.{name}", is_required=name in needed)
+        field = json.dumps([name, below])
+        if field in described:
+            known.append(name)
+            continue
+        described.add(field)
+        yield _line(f"{path}.{name}", below, is_required=name in needed)
+        if name == "conditions":
+            continue
+        yield from _below(below, f"{path}.{name}", described)
+    if known:
+        names = ", ".join(f"`{name}`" for name in known)
+        yield f"- `{path}` also has, as described above: {names}"
     for key, mark in (("items", "[]"), ("additionalProperties", "{}")):
-        if isinstance(schema.get(key), dict) and "properties" in schema[key]:
-            yield from list(_fields(schema[key], f"{path}{mark}", is_required=False))[1:]
+        if isinstance(schema.get(key), dict):
+            yield from _below(schema[key], f"{path}{mark}", described)
 
 
-def _row(path: str, schema: Mapping[str, Any], is_required: bool) -> str:  # noqa: FBT001 - a row
-    said = [schema["description"]] if "description" in schema else []
-    if "enum" in schema:
-        said.append(f"One of {', '.join(f'`{each}`' for each in schema['enum'])}.")
-    if bounds := [words.format(schema[key]) for key, words in _BOUNDS.items() if key in schema]:
-        said.append(f"({', '.join(bounds)})")
-    if schema.get("default") not in (None, {}):
-        said.append(f"Default: `{json.dumps(schema['default'])}`.")
+def _line(path: str, schema: Mapping[str, Any], *, is_required: bool) -> str:
+    facts = [_type(schema)]
+    if not isinstance(schema.get("default"), (dict, type(None))):
+        facts.append(f"default `{json.dumps(schema['default'])}`")
     mark = " *" if is_required else ""
-    return f"| `{path}`{mark} | {_type(schema)} | {' '.join(said).replace('|', chr(92) + '|')} |"
+    return f"- `{path}`{mark} ({', '.join(facts)}): {_said(schema)}"
+
+
+def _said(schema: Mapping[str, Any]) -> str:
+    """Return what a description begins with, and what holds without the field.
+
+    A closed set of values is described whole, as each value has a sentence.
+    """
+    description: str = schema.get("description", "")
+    if "enum" in schema or _A_VALUE.match(description):
+        return description
+    first, *others = _SENTENCE.split(description)
+    if len(first.split()) <= _FEW_WORDS and others:
+        first = f"{first} {others.pop(0)}"
+    return " ".join([first, *(each for each in others if each.startswith(_WITHOUT))])
 
 
 def _type(schema: Mapping[str, Any]) -> str:
     if schema.get("x-kubernetes-int-or-string"):
-        return "number or text"
+        return "quantity"
+    if "enum" in schema:
+        return "/".join(f"`{each}`" for each in schema["enum"] if each)
     if schema.get("type") == "array":
         return f"list of {_type(schema['items'])}"
     if isinstance(schema.get("additionalProperties"), dict):
-        return f"object of {_type(schema['additionalProperties'])}"
+        return f"map of {_type(schema['additionalProperties'])}"
     return str(schema.get("type", "any"))
-
-
-def _rules(schema: Mapping[str, Any], path: str) -> Iterator[str]:
-    """Yield what the API server checks beyond types: a line for each rule, with its place."""
-    for rule in schema.get("x-kubernetes-validations", ()):
-        place = f"{path}{rule.get('fieldPath', '')}".lstrip(".")
-        yield f"- `{place or 'the object'}`: {rule['message']}"
-    for name, below in schema.get("properties", {}).items():
-        yield from _rules(below, f"{path}.{name}".lstrip("."))
-    for key, mark in (("items", "[]"), ("additionalProperties", "{}")):
-        if isinstance(schema.get(key), dict):
-            yield from _rules(schema[key], f"{path}{mark}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""Write the table of values in helm/README.md from values.yaml: `python -m hack.chart_readme`."""
+"""Write the list of values in helm/README.md from values.yaml: `python -m hack.chart_readme`."""
 
 import dataclasses
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +14,9 @@ TARGET: Final = CHART / "README.md"
 START: Final = "<!-- values: from values.yaml, by python -m hack.chart_readme -->\n"
 END: Final = "<!-- end of values -->\n"
 _INDENT: Final = 2
+_SENTENCE: Final = re.compile(r"(?<=[.]) +(?=[A-Z])")
+_WITHOUT: Final = ("Empty", "If empty", "Null", "Without it", "Ignore", "Needed")
+"""How a sentence begins that says what holds without the value."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,21 +52,26 @@ def _at(found: Any, path: list[str]) -> Any:
     return found
 
 
-def table(source: str) -> str:
-    rows = ["| value | default | meaning |", "|---|---|---|"]
-    for value in values(source):
-        text = value.text.replace("|", "\\|").replace("<", "&lt;")
-        rows.append(f"| `{value.path}` | `{value.default}` | {text} |")
-    return "\n".join(rows) + "\n"
+def summary(source: str) -> str:
+    """Return a line for each value: what its comment begins with, and what an empty one means."""
+    return "".join(
+        f"- `{value.path}` (`{value.default}`): {_said(value.text).replace('<', '&lt;')}\n"
+        for value in values(source)
+    )
+
+
+def _said(text: str) -> str:
+    first, *others = _SENTENCE.split(text)
+    return " ".join([first, *(each for each in others if each.startswith(_WITHOUT))])
 
 
 def text() -> str:
-    """Return the whole file with the table as it must be."""
+    """Return the whole file with the list as it must be."""
     written = TARGET.read_text(encoding="utf-8")
     before, _, rest = written.partition(START)
     _, _, after = rest.partition(END)
     source = (CHART / "values.yaml").read_text(encoding="utf-8")
-    return f"{before}{START}\n{table(source)}\n{END}{after}"
+    return f"{before}{START}\n{summary(source)}\n{END}{after}"
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Write docs/reference/commands.md from the commands themselves: `python -m hack.commands_page`."""
 
 import inspect
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -15,61 +16,73 @@ _HEAD: Final = """\
 
 Made by `python -m hack.commands_page` from `webhook/commands`.
 
-`kubectl fallback COMMAND` and `kueue-fallback COMMAND` are the same program.
-`kubectl fallback help COMMAND` prints what stands here.
+`kubectl fallback COMMAND` and `kueue-fallback COMMAND` are the same program, and use your own
+rights.
+`kubectl fallback COMMAND --help` says more about each.
 
 ## Exit codes
 
-| code | means |
-|---|---|
-| 0 | The command did what it was asked to, and found nothing wrong. |
-| 1 | A negative result: not found, refused, needs attention, or the cluster cannot be asked. |
-| 2 | The command, a file or a setting is wrong. Nothing was asked or changed. |
+- 0: The command did what it was asked to, and found nothing wrong.
+- 1: A negative result: not found, refused, needs attention, or the cluster cannot be asked; then
+  one line on standard error names what does not answer, or the right that is missing.
+- 2: The command, a file or a setting is wrong. Nothing was asked or changed.
 
-If the cluster cannot be asked, one line on standard error names the server that does not answer, or
-the verb and the resource that are forbidden.
 `unfinished` always ends with 0, because the chart runs it before an uninstall.
-`status` shows what you may see, and names the rest.
-`serve` and `control` end with 0 after SIGTERM.
 
-## Flags of all commands that ask a cluster
+## Flags of several commands
 
-They mean what they mean to kubectl.
-
-| flag | means |
-|---|---|
 """
-_SHARED: Final = ("kubeconfig", "context", "as_user", "as_groups", "help")
-"""Parameters that are described once."""
+_SHARED: Final = (
+    "kubeconfig",
+    "context",
+    "as_user",
+    "as_groups",
+    "namespace",
+    "all_namespaces",
+    "selector",
+    "recursive",
+    "output",
+)
+"""Parameters that are described once, in this order."""
+_EXAMPLES: Final = ("Example:", "Examples:")
 _AS_IT_IS: Final = "\b"
 """Before lines that click does not wrap."""
-_TO_ASK: Final = "list"
-"""A command with all flags of a cluster."""
+_SENTENCE: Final = re.compile(r"(?<=[.]) +(?=[A-Z])")
+_RIGHTS: Final = "You need"
+"""How a sentence begins that says which rights a command needs."""
 
 
 def text() -> str:
     context = click.Context(main, info_name="kubectl fallback")
-    rows = _flags(_command(main, _TO_ASK, context), context, names=_SHARED)
-    parts = [_HEAD + "\n".join(rows) + "\n"]
-    parts += [part for name in main.list_commands(context) for part in _of(main, name, context)]
+    names = main.list_commands(context)
+    known = [_command(main, name, context) for name in names]
+    shared = [next(_shared(name, known, context)) for name in _SHARED]
+    parts = [_HEAD + "\n".join(shared) + "\n"]
+    parts += [part for name in names for part in _of(main, name, context, shared)]
     return "\n".join(parts)
 
 
-def _of(group: click.Group, name: str, parent: click.Context) -> Iterator[str]:
+def _shared(name: str, known: Iterable[click.Command], context: click.Context) -> Iterator[str]:
+    """Yield the line of a parameter for each command that has it."""
+    for command in known:
+        yield from _flags(command, context, [name])
+
+
+def _of(
+    group: click.Group, name: str, parent: click.Context, shared: Sequence[str]
+) -> Iterator[str]:
     """Yield the section of a command, and those of the commands below it."""
     command = _command(group, name, parent)
     context = click.Context(command, info_name=name, parent=parent)
     title = context.command_path.removeprefix("kubectl fallback ")
-    usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
-    lines = [f"## {title}", ""]
-    lines += ["```text", usage, "```", "", *_body(inspect.cleandoc(command.help or ""))]
-    own = [param.name or "" for param in command.params if param.name not in _SHARED]
-    if rows := _flags(command, context, names=own):
-        lines += ["| flag | means |", "|---|---|", *rows, ""]
+    lines = [f"## {title}", "", *_body(inspect.cleandoc(command.help or ""))]
+    own = [param.name or "" for param in command.params if param.name != "help"]
+    if flags := [line for line in _flags(command, context, own) if line not in shared]:
+        lines += [*flags, ""]
     yield "\n".join(lines)
     if isinstance(command, click.Group):
         for below in command.list_commands(context):
-            yield from _of(command, below, context)
+            yield from _of(command, below, context, shared)
 
 
 def _command(group: click.Group, name: str, context: click.Context) -> click.Command:
@@ -79,35 +92,27 @@ def _command(group: click.Group, name: str, context: click.Context) -> click.Com
     return command
 
 
-def _flags(command: click.Command, context: click.Context, *, names: Sequence[str]) -> list[str]:
+def _flags(command: click.Command, context: click.Context, names: Sequence[str]) -> list[str]:
     records = [
         param.get_help_record(context)
         for param in command.get_params(context)
         if param.name in names
     ]
-    return [
-        f"| `{flag}` | {_cell(meaning)} |"
-        for flag, meaning in ((_cell(record[0]), record[1]) for record in records if record)
-        if meaning
-    ]
-
-
-def _cell(written: str) -> str:
-    return written.replace("|", "\\|")
+    return [f"- `{record[0]}`: {record[1]}" for record in records if record and record[1]]
 
 
 def _body(help_text: str) -> Iterator[str]:
-    """Yield a command's help: paragraphs in one line, and what is kept as it is as a block."""
-    for paragraph in help_text.split("\n\n"):
-        if _AS_IT_IS not in paragraph:
-            yield from (" ".join(paragraph.split()), "")
-            continue
-        title, *rest = paragraph.split(f"{_AS_IT_IS}\n")[1].splitlines()
-        if title.startswith("  "):
-            title, rest = "", [title, *rest]
-        yield from filter(None, (title,))
-        yield from (("",) if title else ())
-        yield from ("```text", *(line.removeprefix("  ") for line in rest), "```", "")
+    """Yield what a command's help begins with, the rights that it needs, and its examples."""
+    first, *others = help_text.split("\n\n")
+    yield from (" ".join(first.split()), "")
+    plain = [" ".join(each.split()) for each in others if _AS_IT_IS not in each]
+    sentences = [sentence for each in plain for sentence in _SENTENCE.split(each)]
+    if rights := [each for each in sentences if each.startswith(_RIGHTS)]:
+        yield from (" ".join(rights), "")
+    for block in (each for each in others if _AS_IT_IS in each):
+        title, *lines = block.split(f"{_AS_IT_IS}\n")[1].splitlines()
+        if title in _EXAMPLES:
+            yield from ("```text", *(line.removeprefix("  ") for line in lines), "```", "")
 
 
 if __name__ == "__main__":

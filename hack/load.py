@@ -62,11 +62,6 @@ def reviews(target: Webhook, *flags: str) -> Figures:
     return _run("reviews", *target.flags(), *flags)
 
 
-def stall(target: Webhook, *flags: str) -> Figures:
-    """Time reviews beside connections that say nothing, or half of something."""
-    return _run("stall", *target.flags(), *flags)
-
-
 def jobs(target: ApiServer, *flags: str) -> Figures:
     """Create Jobs at an API server, as kubectl does."""
     return _run("jobs", *target.flags(), *flags)

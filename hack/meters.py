@@ -112,18 +112,6 @@ def cpu_seconds(pid: int) -> dict[str, float]:
     }
 
 
-def age_seconds(pid: int) -> float:
-    """Return for how long a process has been running."""
-    after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    started = int(after_name[19]) / os.sysconf("SC_CLK_TCK")
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - started
-
-
-def observer(pid: int) -> int:
-    """Return the observer's process among the descendants of a server's."""
-    return next(each for _, each in _family(pid) if is_observer(each))
-
-
 def is_observer(pid: int) -> bool:
     return _OBSERVER in _words(pid)
 

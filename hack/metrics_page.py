@@ -1,11 +1,12 @@
 """Write docs/metrics.md from the metrics themselves: `python -m hack.metrics_page`."""
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 from webhook.controller.controller_metrics import ControllerMetrics
-from webhook.metric_table import Metric
+from webhook.metric_table import Metric, Values
 from webhook.serving.server_metrics import Metrics
 
 PAGE: Final = Path(__file__).resolve().parent.parent / "docs/metrics.md"
@@ -15,33 +16,33 @@ _HEAD: Final = """\
 Made by `python -m hack.metrics_page` from `serving/server_metrics.py` and
 `controller/controller_metrics.py`.
 
-Both processes serve `/metrics` as plain HTTP on the port of `/healthz` and `/readyz`.
-A label has a closed set of values, or the names of things that exist: series of a policy that is
-deleted are removed. No label holds the name of a Job, a namespace or a user.
+Server and controller serve `/metrics` as plain HTTP on the port of `/healthz` and `/readyz`.
+No label holds the name of a Job or a user. Series of a policy that is deleted are removed.
+Values of a label `reason` that are not listed here are in [reasons](reasons.md).
+Both also serve Python's `process_*`; the server has those of its observer as
+`kueue_fallback_observer_process_*`.
 
-The alerts on these metrics are in `helm/files/alerts.yaml`, the dashboard in
-`helm/files/dashboard.json`; the chart installs both where asked to.
+The chart installs alerts (`metrics.prometheusRule.enabled`) and a Grafana dashboard
+(`metrics.dashboard.enabled`) on these metrics.
 """
 
 _UNREVIEWED: Final = """\
-### Jobs created without a review
+## Jobs created without a review
 
 Under Enforce and Advise a review leaves a decision on every Job that a policy matches.
-The controller looks at each new Job without a decision, as soon as every watch has reported
-something since the Job came. It counts the Job if the same policy has applied to it since 5 seconds
-before it came. The controller does not count Jobs that it cannot judge:
-
-- Jobs of a policy in mode Observe, which writes nothing.
-- Jobs that came while no controller was running, or in its first seconds.
-- Jobs that carry a decision from the manifest that they were made from.
-- Jobs that came within seconds of a change of the policy, the off switch, or the namespace.
-
-Some reviewed Jobs are counted, too: those that came while a replica knew no state yet, and those
-that a failure above left unpatched. Jobs that your own `webhook.matchConditions` hold back are
-counted, because the policy missed them. Only the leading controller counts. A controller that takes
-over judges the Jobs of the last seconds again, so that none is left out. It may count some of them
-a second time.
+`kueue_fallback_unreviewed_jobs_total` counts new Jobs without one to which the policy has applied
+for 5 seconds.
+Not counted are Jobs of a policy in mode Observe, Jobs that came while no controller ran, Jobs whose
+manifest carries a decision, and Jobs that came within seconds of a change of the policy, the off
+switch, or the namespace.
+Counted although they were reviewed are Jobs that came while a replica knew no state yet, and those
+that a failure left unpatched.
+Jobs that your own `webhook.matchConditions` hold back are counted.
+A controller that takes over may count Jobs of the last seconds twice.
 """
+_OF_A_PROCESS: Final = re.compile(r"(kueue_fallback_observer_)?process_")
+_MOST_VALUES: Final = 16
+"""A longer set is one of reasons, which have a page of their own."""
 
 
 def server() -> list[Metric]:
@@ -56,32 +57,32 @@ def text() -> str:
     parts = (
         _HEAD,
         "## The webhook's server\n",
-        _table(server()),
+        _list(server()),
         "## The controller\n",
-        _table(controller()),
+        _list(controller()),
         _UNREVIEWED,
-        "## Values of labels\n",
-        "\n".join(_values([*server(), *controller()])) + "\n",
     )
     return "\n".join(parts)
 
 
-def _table(metrics: Iterable[Metric]) -> str:
-    lines = ["| name | type | labels | meaning |", "|---|---|---|---|"]
-    for metric in sorted(metrics, key=lambda metric: metric.name):
-        labels = ", ".join(f"`{label}`" for label in metric.labels)
-        lines.append(f"| `{metric.name}` | {metric.kind} | {labels} | {metric.text} |")
-    return "\n".join(lines) + "\n"
+def _list(metrics: Iterable[Metric]) -> str:
+    return "".join(
+        f"- `{metric.name}` ({', '.join([metric.kind, *map(_label, metric.labels.items())])}): "
+        f"{metric.text}\n"
+        for metric in sorted(metrics, key=lambda metric: metric.name)
+        if not _OF_A_PROCESS.match(metric.name)
+    )
 
 
-def _values(metrics: Iterable[Metric]) -> Iterator[str]:
-    """List the closed sets; a version is one too, but another with each release."""
-    for metric in sorted(metrics, key=lambda metric: metric.name):
-        for label, values in metric.labels.items():
-            if label == "version":
-                continue
-            said = values if isinstance(values, str) else ", ".join(f"`{one}`" for one in values)
-            yield f"- `{metric.name}` `{label}`: {said}"
+def _label(label: tuple[str, Values]) -> str:
+    """Return a label with its values, if they are a short closed set.
+
+    A version is one too, but another with each release.
+    """
+    name, values = label
+    if isinstance(values, str) or name == "version" or len(values) > _MOST_VALUES:
+        return f"`{name}`"
+    return f"`{name}`: {'/'.join(f'`{value}`' for value in values)}"
 
 
 if __name__ == "__main__":

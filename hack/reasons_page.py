@@ -1,5 +1,6 @@
 """Write docs/reasons.md from the reasons themselves: `python -m hack.reasons_page`."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +28,10 @@ Made by `python -m hack.reasons_page` from `webhook/model`.
 
 Whatever kueue-fallback does not do, it says why, with one of these reasons.
 Every set is closed, and a reason that was once released keeps its name.
+Each line says what the reason means, and what to do if it should be otherwise.
 """
+_NOTHING: Final = re.compile(r"Nothing(?: in place:|, or|.*?(?:;|[.](?= |$)))(?: *(?:else|or))? *")
+"""What an advice says first, where most people need not do anything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,15 +47,14 @@ GROUPS: Final = (
     Group(
         title="Why an option is refused",
         reasons=Reason,
-        seen="Seen in `explain`, in the Job's annotation `kueue-fallback.dev/decision`, in the log "
-        "and as `reason` of `kueue_fallback_rejections_total`. A sentence with numbers follows.",
+        seen="Seen in `explain`, in the Job's annotation `decision`, in the log, and as `reason` "
+        "of `kueue_fallback_rejections_total`, with a sentence that has the numbers.",
     ),
     Group(
         title="Why a Job that a policy matches is left as submitted",
         reasons=LeftAlone,
-        seen="Seen in the annotation `kueue-fallback.dev/reason`, and as `reason` of "
-        "`kueue_fallback_decisions_total`; `decided` there means that an option was taken. "
-        "`unreadable` comes with a warning as well.",
+        seen="Seen in the annotation `reason`, and as `reason` of "
+        "`kueue_fallback_decisions_total`; `decided` there means that an option was taken.",
     ),
     Group(
         title="Why a Job is skipped",
@@ -62,16 +65,16 @@ GROUPS: Final = (
     Group(
         title="Why a Job stayed where it was submitted",
         reasons=Stayed,
-        seen="Seen in `report` and on the page, beside the reasons above: where every other option "
-        "was refused, the first one's reason stands.",
+        seen="Seen in `report` and on the page, beside the reasons above: if all other options "
+        "were refused, the first refusal is shown.",
     ),
     Group(
         title="Why a Job that waits is not moved, or its decision not undone",
         reasons=Obstacle,
         seen="Seen in the warning that answers the wish (`not moved to cpu: …`, `not undone: …`), "
         "in the log, and as `reason` of `kueue_fallback_unmoved_total` and of "
-        "`kueue_fallback_controller_not_moved_jobs`. What keeps a Job that waits from being undone "
-        "in place, `kubectl fallback undo JOB --recreate` gets round by a new Job.",
+        "`kueue_fallback_controller_not_moved_jobs`. If one of these reasons prevents an undo, "
+        "`kubectl fallback undo JOB --recreate` replaces the Job by a new one.",
     ),
     Group(
         title="Why a FallbackPolicy is ready, or not",
@@ -115,11 +118,16 @@ def text() -> str:
 def _section(group: Group) -> Iterator[str]:
     yield f"## {group.title}\n"
     yield f"{group.seen}\n"
-    yield "| reason | means | what to do |"
-    yield "|---|---|---|"
     for reason in group.reasons:
-        yield f'| <a id="{reason.anchor}"></a>`{reason}` | {reason.meaning} | {reason.advice} |'
+        meaning = f"{reason.meaning}. {_advice(reason.advice)}".rstrip()
+        yield f'- <a id="{reason.anchor}"></a>`{reason}`: {meaning}'
     yield ""
+
+
+def _advice(advice: str) -> str:
+    """Return what there is to do, if there is something."""
+    rest = _NOTHING.sub("", advice, count=1)
+    return f"{rest[:1].upper()}{rest[1:]}"
 
 
 def main() -> None:

@@ -3,93 +3,106 @@
 from __future__ import annotations
 
 import importlib
+import os
+import platform
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 import click
 
-_COMMANDS = {
-    "advise": (
-        "webhook.commands.advise",
-        "command",
-        "List running Jobs that would cost less elsewhere.",
-    ),
-    "check": (
-        "webhook.commands.check",
-        "command",
-        "Check policies and tariffs, and a sample Job in each option.",
-    ),
-    "completion": ("webhook.commands.completion", "command", "Print a shell's completion script."),
-    "control": ("webhook.commands.serve", "control", "Run the controller."),
-    "estimate": (
-        "webhook.commands.estimate",
-        "command",
-        "Show what a policy would have gained, before any install.",
-    ),
-    "explain": (
-        "webhook.commands.explain",
-        "command",
-        "Show what was or would be decided for a Job, and why.",
-    ),
-    "gitops": (
-        "webhook.commands.gitops",
-        "command",
-        "Print what Argo CD or Flux must ignore for your policies.",
-    ),
-    "help": ("webhook.commands.help_text", "command", "Print help about a command."),
-    "list": ("webhook.commands.list_jobs", "command", "List Jobs that carry a decision."),
-    "move": (
-        "webhook.commands.move_job",
-        "command",
-        "Move a pending Job to another option of its policy.",
-    ),
-    "off": ("webhook.commands.switch", "off", "Stop all new decisions within a second."),
-    "on": ("webhook.commands.switch", "on", "Start decisions again."),
-    "probe": ("webhook.commands.probe", "command", "Check that the API server calls the webhook."),
-    "queue": (
-        "webhook.commands.queue",
-        "command",
-        "List pending Jobs, and when each is expected to start.",
-    ),
-    "release": (
-        "webhook.commands.release",
-        "command",
-        "Start Jobs that are held for a better hour.",
-    ),
-    "report": (
-        "webhook.commands.report",
-        "command",
-        "Show what was gained, and the run times learned.",
-    ),
-    "serve": ("webhook.commands.serve", "serve", "Run the webhook's server."),
-    "simulate": ("webhook.commands.simulate", "command", "Replay Jobs under several strategies."),
-    "status": (
-        "webhook.commands.status",
-        "command",
-        "Show policies, queues, and what needs attention.",
-    ),
-    "tail": ("webhook.commands.tail", "command", "Print decisions as they are made."),
-    "tariff": (
-        "webhook.commands.make_tariff",
-        "command",
-        "Print Tariffs made from prices and intensities known elsewhere.",
-    ),
-    "undo": ("webhook.commands.undo", "command", "Put a pending Job back as it was submitted."),
-    "unfinished": (
-        "webhook.commands.unfinished",
-        "command",
-        "List unfinished Jobs that carry a decision.",
-    ),
-    "version": (
-        "webhook.commands.show_version",
-        "command",
-        "Print the versions of client, servers and APIs.",
-    ),
+_GROUPS = {
+    "For Jobs": {
+        "advise": (
+            "webhook.commands.advise",
+            "command",
+            "List running Jobs that would cost less elsewhere.",
+        ),
+        "explain": (
+            "webhook.commands.explain",
+            "command",
+            "Show what was or would be decided for a Job, and why.",
+        ),
+        "move": (
+            "webhook.commands.move_job",
+            "command",
+            "Move a pending Job to another option of its policy.",
+        ),
+        "queue": (
+            "webhook.commands.queue",
+            "command",
+            "List pending Jobs, and when each is expected to start.",
+        ),
+        "release": (
+            "webhook.commands.release",
+            "command",
+            "Start Jobs that are held for a better hour.",
+        ),
+        "tail": ("webhook.commands.tail", "command", "Print decisions as they are made."),
+        "undo": (
+            "webhook.commands.undo",
+            "command",
+            "Put a pending Job back as it was submitted.",
+        ),
+    },
+    "For the admin": {
+        "check": (
+            "webhook.commands.check",
+            "command",
+            "Check policies and tariffs, and a sample Job in each option.",
+        ),
+        "off": ("webhook.commands.switch", "off", "Stop all new decisions within a second."),
+        "on": ("webhook.commands.switch", "on", "Start decisions again."),
+        "probe": (
+            "webhook.commands.probe",
+            "command",
+            "Check that the API server calls the webhook.",
+        ),
+        "report": (
+            "webhook.commands.report",
+            "command",
+            "Show what was gained, and the run times learned.",
+        ),
+        "status": (
+            "webhook.commands.status",
+            "command",
+            "Show policies, queues, and what needs attention.",
+        ),
+        "tariff": (
+            "webhook.commands.make_tariff",
+            "command",
+            "Print Tariffs made from prices and intensities known elsewhere.",
+        ),
+    },
+    "Before an install": {
+        "estimate": (
+            "webhook.commands.estimate",
+            "command",
+            "Show what a policy would have gained, before any install.",
+        ),
+        "simulate": (
+            "webhook.commands.simulate",
+            "command",
+            "Replay Jobs under several strategies.",
+        ),
+    },
+    "For the server and its chart": {
+        "control": ("webhook.commands.serve", "control", "Run the controller."),
+        "serve": ("webhook.commands.serve", "serve", "Run the webhook's server."),
+        "unfinished": (
+            "webhook.commands.unfinished",
+            "command",
+            "List unfinished Jobs that carry a decision.",
+        ),
+    },
 }
-_OF_SERVERS = frozenset({"control", "serve", "unfinished"})
+"""Where a command is in the help, to its name, module, function and a line of help."""
+_COMMANDS = {name: place for group in _GROUPS.values() for name, place in group.items()}
+_OF_SERVERS = frozenset(_GROUPS["For the server and its chart"])
 """What the chart calls; people seldom do."""
 _PLUGIN, _PROGRAM = "kubectl fallback", "kueue-fallback"
+_COMPLETE = "_KUEUE_FALLBACK_COMPLETE"
+"""The variable by which a shell asks for its script, or for words."""
 
 
 class LazyGroup(click.Group):
@@ -98,8 +111,10 @@ class LazyGroup(click.Group):
     def main(self, args: Sequence[str] | None = None, *rest: Any, **given: Any) -> Any:
         """Run a command by the name that people type: a plugin's, but for what servers run."""
         words = sys.argv[1:] if args is None else list(args)
-        name = _PROGRAM if _OF_SERVERS & set(words[:1]) else _PLUGIN
-        named = {"prog_name": name, "complete_var": "_KUEUE_FALLBACK_COMPLETE", **given}
+        # click's script for a shell completes each word of the name: kubectl has its own.
+        is_program = _COMPLETE in os.environ or _OF_SERVERS & set(words[:1])
+        name = _PROGRAM if is_program else _PLUGIN
+        named = {"prog_name": name, "complete_var": _COMPLETE, **given}
         return super().main(args, *rest, **named)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
@@ -126,15 +141,9 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        for title, is_of_servers in (("Commands", False), ("For the server and its chart", True)):
+        for title, group in _GROUPS.items():
             with formatter.section(title):
-                formatter.write_dl(
-                    [
-                        (name, text)
-                        for name, (_, _, text) in sorted(_COMMANDS.items())
-                        if (name in _OF_SERVERS) is is_of_servers
-                    ]
-                )
+                formatter.write_dl([(name, text) for name, (_, _, text) in sorted(group.items())])
 
 
 @click.group(
@@ -143,7 +152,11 @@ class LazyGroup(click.Group):
     epilog="Exit codes: 0 done; 1 negative result (not found, refused, needs attention), or the "
     "cluster cannot be reached or forbids it; 2 the command or a file is wrong.",
 )
-@click.version_option(package_name="kueue-fallback", prog_name="kueue-fallback")
+@click.version_option(
+    package_name="kueue-fallback",
+    prog_name="kueue-fallback",
+    message=f"%(prog)s, version %(version)s, Python {platform.python_version()}",
+)
 def main() -> None:
     """Send Jobs to the Kueue queue where they will do best.
 

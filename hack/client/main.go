@@ -13,16 +13,14 @@ import (
 	"syscall"
 )
 
-const usage = `usage: client reviews|stall|jobs [flags]
+const usage = `usage: client reviews|jobs [flags]
 
   reviews  post admission reviews to a webhook, as an API server does
-  stall    hold silent and half-sent connections open, and time the reviews beside them
   jobs     create Jobs at an API server
 `
 
 var commands = map[string]func(ctx context.Context, arguments []string) error{
 	"reviews": runReviews,
-	"stall":   runStall,
 	"jobs":    runJobs,
 }
 

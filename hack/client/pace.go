@@ -8,15 +8,12 @@ import (
 	"time"
 )
 
-// A pace says when calls are made: at a rate, so many at once, or in bursts.
+// A pace says when calls are made: at a rate, or so many at once.
 type pace struct {
 	rate    float64
 	seconds float64
 	atOnce  int
 	count   int
-	burst   int
-	rounds  int
-	pause   time.Duration
 }
 
 func (p *pace) addFlags(set *flag.FlagSet) {
@@ -24,20 +21,11 @@ func (p *pace) addFlags(set *flag.FlagSet) {
 	set.Float64Var(&p.seconds, "seconds", 20, "of the open loop")
 	set.IntVar(&p.atOnce, "at-once", 0, "closed loop: the next call when one of so many is answered")
 	set.IntVar(&p.count, "count", 1000, "calls of the closed loop")
-	set.IntVar(&p.burst, "burst", 0, "so many calls at the same moment, from each client")
-	set.IntVar(&p.rounds, "rounds", 20, "bursts")
-	set.DurationVar(&p.pause, "pause", time.Second, "after a burst is answered, before the next")
 }
 
 func (p *pace) check() error {
-	given := 0
-	for _, is := range []bool{p.rate > 0, p.atOnce > 0, p.burst > 0} {
-		if is {
-			given++
-		}
-	}
-	if given != 1 {
-		return errors.New("give one of -rate, -at-once and -burst")
+	if (p.rate > 0) == (p.atOnce > 0) {
+		return errors.New("give one of -rate and -at-once")
 	}
 	return nil
 }
@@ -45,13 +33,10 @@ func (p *pace) check() error {
 // run makes all calls, unless ctx ends before, and returns when all are answered. A call gets its
 // number and the moment at which it was due.
 func (p *pace) run(ctx context.Context, call func(number int, moment time.Time)) {
-	switch {
-	case p.rate > 0:
+	if p.rate > 0 {
 		p.runOpen(ctx, call)
-	case p.atOnce > 0:
+	} else {
 		p.runClosed(ctx, call)
-	default:
-		p.runBursts(ctx, call)
 	}
 }
 
@@ -87,20 +72,6 @@ func (p *pace) runClosed(ctx context.Context, call func(int, time.Time)) {
 	}
 	close(numbers)
 	calls.Wait()
-}
-
-func (p *pace) runBursts(ctx context.Context, call func(int, time.Time)) {
-	for round := range p.rounds {
-		var calls sync.WaitGroup
-		moment := time.Now()
-		for number := range p.burst {
-			calls.Go(func() { call(round*p.burst+number, moment) })
-		}
-		calls.Wait()
-		if round < p.rounds-1 && !sleepUntil(ctx, time.Now().Add(p.pause)) {
-			return
-		}
-	}
 }
 
 // sleepUntil tells whether the moment was reached before ctx ended.

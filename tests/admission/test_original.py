@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from webhook.admission.original import (
+from webhook.admission.patch import (
     completed,
     original_from_json,
     original_json,
     original_of,
+    patched,
     undone,
 )
-from webhook.admission.patch import patched
 from webhook.jobs import KINDS
 from webhook.model.edits import ABSENT, Edit
 from webhook.model.fields import FieldError

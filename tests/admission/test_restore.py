@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from webhook.admission.original import original_of, restoration
-from webhook.admission.patch import operations
+from webhook.admission.patch import operations, original_of, restoration
 from webhook.jobs import KINDS
 from webhook.model.edits import ABSENT, Edit, Original
 from webhook.model.job import DECISION, OPTION_LABEL, QUEUE_LABEL

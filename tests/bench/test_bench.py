@@ -2,13 +2,7 @@
 
 import pytest
 
-from bench import (
-    creates,
-    moves,
-    signatures,
-    where,
-    workers,
-)
+from bench import creates, where
 from bench.creates import NOTHING, POINTS, POLICY, WEBHOOK
 from bench.report import Target
 
@@ -85,85 +79,9 @@ def _one_space(text):
     return " ".join(text.split())
 
 
-def slow_worker_round(**p99):
-    return {
-        phase.replace("_", " "): {
-            "handler": {"p50": 1.0, "p99": ms},
-            "latency": {"p50": 2.0, "p99": ms * 2},
-            "errors": {},
-            "ages": {"worker-0": 40.0, "worker-1": 8.0},
-        }
-        for phase, ms in p99.items()
-    }
-
-
-def test_a_slow_worker_may_cost_no_more_than_two_runs_differ_by_anyway():
-    figures = {
-        "rounds": [
-            slow_worker_round(prompt=4.0, late=4.0, dripping=8.0, prompt_again=5.0),
-            slow_worker_round(prompt=4.0, late=4.4, dripping=8.0, prompt_again=4.0),
-            slow_worker_round(prompt=5.0, late=6.0, dripping=8.0, prompt_again=4.0),
-        ]
-    }
-
-    found = workers.targets(figures)
-
-    assert [(target.value, target.limit, target.is_met) for target in found] == [
-        (1.1, 1.25, True),
-        (2.0, 1.25, False),
-        (1.1, 1.25, True),
-        (2.0, 1.25, False),
-        (8.0, 15.0, True),
-        (0, 0, True),
-    ]
-    assert _one_space(workers.lines(figures)[1]) == (
-        "prompt 1.00 (1.00-1.00) 4.00 (4.00-5.00) 2.00 (2.00-2.00) 8.00 (8.00-10.00)"
-        " 1.00 (1.00-1.00) 1.00 (1.00-1.00) 40 (40-40)"
-    )
-
-
-def moving_round(moves=7.5, **p99):
-    return {
-        phase.replace("_", " "): {
-            "handler": {"p50": 1.0, "p99": ms},
-            "latency": {"p50": 2.0, "p99": ms * 2},
-            "errors": {},
-            "movesASecond": moves if phase == "moving" else 0.0,
-        }
-        for phase, ms in p99.items()
-    }
-
-
-def test_a_burst_of_moves_may_cost_no_more_than_two_runs_differ_by_anyway():
-    busy = moving_round(still=4.0, moving=6.0, still_again=5.0)
-    few = moving_round(still=4.0, moving=4.0, still_again=4.0, moves=2.0)
-
-    assert [target.is_met for target in moves.targets({"rounds": [busy]})] == [
-        *(False, False),
-        *(True, True),
-    ]
-    assert [target.is_met for target in moves.targets({"rounds": [few]})] == [
-        *(True, True),
-        *(False, True),
-    ]
-    assert _one_space(moves.lines({"rounds": [busy]})[2]) == (
-        "moving 1.00 (1.00-1.00) 6.00 (6.00-6.00) 2.00 (2.00-2.00) 12.00 (12.00-12.00)"
-        " 1.50 (1.50-1.50) 1.50 (1.50-1.50) 7.5 (7.5-7.5)"
-    )
-
-
 def test_a_target_says_whether_it_is_met():
     low = Target(name="p99, ms", value=1.5, limit=2)
     high = Target(name="a second", value=1.5, limit=2, at_least=True)
 
     assert _one_space(low.line()) == "p99, ms 1.50 <= 2: met"
     assert _one_space(high.line()) == "a second 1.50 >= 2: MISSED"
-
-
-def test_what_signatures_add_is_taken_within_a_round():
-    found = {"without": [0.30, 0.60, 0.31], "signed": [0.33, 0.64, 0.41]}
-
-    (target,) = signatures.targets(found)
-
-    assert (round(target.value, 3), target.limit, target.is_met) == (0.04, 0.05, True)
-    assert signatures.lines(found)[-1] == "added     0.040 (0.030-0.100)"

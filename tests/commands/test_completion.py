@@ -41,19 +41,23 @@ def words(tmp_path, monkeypatch):
         (("undo", "tr"), ["train"]),
         (("explain", "-n", "elsewhere", "tr"), ["trap"]),
         (("explain", "-n", "t"), ["team"]),
-        (("completion", ""), ["bash", "zsh", "fish"]),
     ],
 )
 def test_names_are_completed_from_the_cluster(words, given, found):
     assert words(*given) == [*found, ":4"]
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_each_shell_gets_a_script_that_asks_this_program(shell):
-    result = CliRunner().invoke(main, ["completion", shell])
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_a_shells_script_completes_this_program_and_not_kubectl(shell, monkeypatch, capsys):
+    monkeypatch.setenv("_KUEUE_FALLBACK_COMPLETE", f"{shell}_source")
 
-    assert result.exit_code == 0
-    assert f"_KUEUE_FALLBACK_COMPLETE={shell}_complete" in result.output
+    with pytest.raises(SystemExit) as ended:
+        main([])
+
+    script = capsys.readouterr().out
+    assert ended.value.code == 0
+    assert "kueue-fallback" in script
+    assert "kubectl" not in script
 
 
 @pytest.mark.parametrize(

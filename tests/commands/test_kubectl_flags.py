@@ -1,9 +1,7 @@
 """The flags and manners that all commands share with kubectl."""
 
-import json
 import re
 import sys
-from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -20,9 +18,6 @@ OF_A_CLUSTER = {
     "check": ["--namespace", "--output"],
     "estimate": ["--namespace", "--output"],
     "explain": ["--all-namespaces", "--namespace", "--output", "--selector"],
-    "gitops argocd": [],
-    "gitops flux": [],
-    "list": ["--all-namespaces", "--namespace", "--output", "--selector"],
     "move": ["--namespace"],
     "off": ["--namespace"],
     "on": ["--namespace"],
@@ -35,9 +30,8 @@ OF_A_CLUSTER = {
     "tariff from-opencost": [],
     "undo": ["--namespace"],
     "unfinished": ["--all-namespaces", "--namespace", "--output", "--selector"],
-    "version": ["--output"],
 }
-OF_JOBS = {"list", "queue", "unfinished"}
+OF_JOBS = {"queue", "unfinished"}
 SHORT = {
     "--all-namespaces": "-A",
     "--namespace": "-n",
@@ -68,7 +62,7 @@ def test_a_command_of_a_cluster_has_kubectls_flags_with_one_help(words):
         assert f"[text|wide|json|yaml{names}]" in text
 
 
-@pytest.mark.parametrize("words", ["", *OF_A_CLUSTER, "simulate", "help", "completion"])
+@pytest.mark.parametrize("words", ["", *OF_A_CLUSTER, "simulate"])
 def test_usage_is_what_people_type(words, monkeypatch, capsys):
     name = "kueue-fallback" if words == "unfinished" else "kubectl fallback"
     monkeypatch.setattr(sys, "argv", ["webhook", *words.split(), "--help"])
@@ -99,11 +93,15 @@ def two_contexts(path, there):
 def test_a_context_says_which_cluster_and_which_namespace(tmp_path):
     with serving(Cluster(), tmp_path) as kubeconfig:
         path = two_contexts(kubeconfig, "prod")
-        found = CliRunner().invoke(main, ["list", "--kubeconfig", path, "--context", "prod"])
-        other = CliRunner().invoke(main, ["list", "--kubeconfig", path, "--context", "prodd"])
-        current = CliRunner().invoke(main, ["list", "--kubeconfig", path])
+        found = CliRunner().invoke(
+            main, ["explain", "train", "--kubeconfig", path, "--context", "prod"]
+        )
+        other = CliRunner().invoke(
+            main, ["explain", "train", "--kubeconfig", path, "--context", "prodd"]
+        )
+        current = CliRunner().invoke(main, ["explain", "train", "--kubeconfig", path])
 
-    assert (found.exit_code, found.stderr) == (0, "No Job in namespace prod carries a decision.\n")
+    assert (found.exit_code, found.stderr) == (1, "There is no Job prod/train.\n")
     assert other.exit_code == 1
     assert other.stderr == (
         f"{path}: Invalid kube-config file. Expected object with name prodd in {path}/contexts list"
@@ -114,75 +112,3 @@ def test_a_context_says_which_cluster_and_which_namespace(tmp_path):
         "The connection to the server 127.0.0.1:1 was refused - did you specify the right host "
         "or port?\n"
     )
-
-
-@pytest.mark.parametrize(
-    ("words", "start"),
-    [
-        (["help"], "Usage: kubectl fallback [OPTIONS]"),
-        (["help", "explain"], "Usage: kubectl fallback explain [OPTIONS]"),
-        (["help", "tariff", "spot"], "Usage: kubectl fallback tariff spot [OPTIONS]"),
-    ],
-)
-def test_help_is_a_command_too(words, start):
-    result = CliRunner().invoke(main, words, prog_name="kubectl fallback")
-
-    assert result.exit_code == 0
-    assert result.stdout.startswith(start)
-
-
-JOB = {
-    "kind": "Job",
-    "metadata": {
-        "namespace": "team",
-        "name": "train",
-        "labels": {"kueue-fallback.dev/option": "cpu", "kueue.x-k8s.io/queue-name": "cpu-lq"},
-        "annotations": {
-            "kueue-fallback.dev/decision": json.dumps(
-                {
-                    "version": 2,
-                    "policy": "light",
-                    "time": "2026-12-01T08:00:00Z",
-                    "reason": "sent to cpu-lq (cpu): starts now",
-                }
-            )
-        },
-    },
-    "spec": {"suspend": True},
-}
-
-
-def test_decided_jobs_are_listed(tmp_path):
-    with serving(Cluster(JOB), tmp_path, namespace="team") as kubeconfig:
-        mine = CliRunner().invoke(main, ["list", "--kubeconfig", kubeconfig])
-        every = CliRunner().invoke(main, ["list", "-A", "-o", "json", "--kubeconfig", kubeconfig])
-
-    assert [line.split() for line in mine.stdout.splitlines()] == [
-        ["NAME", "POLICY", "OPTION", "QUEUE", "STATE", "DECIDED", "REASON"],
-        [
-            *("train", "light", "cpu", "cpu-lq", "pending", "2026-12-01T08:00:00Z"),
-            *("sent", "to", "cpu-lq", "(cpu):", "starts", "now"),
-        ],
-    ]
-    assert json.loads(every.stdout)["jobs"][0]["namespace"] == "team"
-
-
-def test_the_versions_are_printed_as_far_as_they_are_known(tmp_path):
-    served = {"versions": [{"version": "v1alpha1"}]}
-    texts = {
-        "/version": (200, [], {"gitVersion": "v1.36.0"}),
-        "/apis/kueue-fallback.dev": (200, [], served),
-    }
-    with serving(Cluster(texts=texts), tmp_path) as kubeconfig:
-        found = CliRunner().invoke(main, ["version", "--kubeconfig", kubeconfig, "-o", "json"])
-        client = CliRunner().invoke(main, ["version", "--client"])
-
-    assert found.exit_code == 0, found.output
-    assert json.loads(found.stdout) == {
-        "client": metadata.version("kueue-fallback"),
-        "kubernetes": "v1.36.0",
-        "kueue": "v1beta2",
-        "policies": ["v1alpha1"],
-        "servers": [],
-    }
-    assert client.stdout.startswith("Client: ")

@@ -6,7 +6,8 @@ import pytest
 import yaml
 
 from tests.commands.calling import call, call_on
-from tests.learn.runs import began, ended, failure, success
+from tests.learn.runs import begun as run_begun
+from tests.learn.runs import ended, failure, success
 from tests.model.policies import VALID
 from webhook.learn.device_runs import UNKNOWN_BOUND, DeviceRun, pack
 from webhook.learn.estimates import RunTimeLearner
@@ -83,8 +84,8 @@ def begun(tmp_path):
     """Records of a class whose runs tell how they began."""
     runs = RunTimeLearner()
     for number in range(3):
-        beginning = began(reserved=95, admitted=100, ready=130, uid=number)
-        runs.add(ended(finished=NOW - number, uid=number, began=beginning))
+        beginning = run_begun(reserved=95, admitted=100, ready=130)
+        runs.add(ended(finished=NOW - number, uid=number, begun=beginning))
     records = config_map(shard_of("k"), runs.records)
     records["metadata"]["namespace"] = "kueue-fallback"
     path = tmp_path / "snapshot.json"

@@ -1,7 +1,7 @@
 import pytest
 
 from tests.controller.objects import Objects
-from tests.learn.runs import began, ended, failure
+from tests.learn.runs import begun, ended, failure
 from tests.state.objects import condition, reserving
 from webhook.api.kubernetes_api import Forbidden, Refused
 from webhook.api.resources import ReadObject
@@ -77,10 +77,10 @@ def test_a_restart_loses_nothing():
     assert ("patch", name_of(shard_of("a"))) not in server.writes
 
 
-def test_a_restart_forgets_neither_clusters_nor_how_runs_began():
+def test_a_restart_forgets_neither_clusters_nor_how_runs_begun():
     server = Objects()
-    begun = began(cluster="far", reserved=88, ready=130)
-    before = keeper(server, ended("a", cluster="far", began=begun))
+    far = begun(cluster="far", reserved=88, ready=130)
+    before = keeper(server, ended("a", begun=far))
     before.step(0.0)
 
     after = keeper(server, ended("b"))
@@ -171,7 +171,7 @@ def test_only_ended_workloads_are_read_and_bad_ones_are_passed_over():
     running, done = reserving(also=(admitted,)), reserving(also=(admitted, over))
 
     assert records.read_run("workloads", running).value is None
-    assert records.read_run("workloads", done).value.ended == read_workload(done).ended
+    assert records.read_run("workloads", done).value.ended == read_workload(done).run
     broken = records.read_run("workloads", {**done, "spec": 5})
     assert (broken.value, broken.problem.startswith("workloads ")) == (None, True)
 

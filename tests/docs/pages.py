@@ -16,8 +16,8 @@ PAGES = (
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "docs/reference").glob("*.md")),
 )
-TRANSCRIPTS = {ROOT / "docs/newcomer.md", ROOT / "docs/walk.md"}
-"""Pages whose commands were run when they were written; tests of their own keep them true."""
+TRANSCRIPTS = {ROOT / "docs/walk.md"}
+"""Pages whose commands were run when they were written; a test of its own keeps them true."""
 ELSEWHERE = {"docs/quota-api.md": "tests/e2e/test_console.py"}
 """Pages whose commands need a kubelet, and who asks the same without one."""
 
@@ -59,7 +59,7 @@ def _place(words: list[str]) -> str:
             return _place(["kueue-fallback", *rest])
         case [name, *rest] if Path(name).name == "kueue-fallback":
             # With --decisions it reads a server's log, which comes from a cluster.
-            saved = _SAVED & set(rest) or {"gitops", "-f"} <= set(rest)
+            saved = _SAVED & set(rest)
             is_here = saved and "--decisions" not in rest
             return "here" if is_here else "cluster"
         case ["kubectl" | "helm", *_]:

@@ -14,7 +14,7 @@ from hack.waiting import wait_for
 from tests.e2e import many_jobs
 from tests.e2e.decisions import DECISION, POLICY_API, decision_of, queue_of
 from tests.e2e.plane import has_condition, job_of
-from webhook.admission.original import original_from_json, undone
+from webhook.admission.patch import original_from_json, undone
 from webhook.jobs import JOB
 
 SEED = 20261

@@ -146,17 +146,6 @@ def test_a_certificate_for_another_name_is_refused(pki, serve):
     assert kind.startswith("certificate refused: x509: certificate is valid for ")
 
 
-@pytest.mark.parametrize("kind", ["silent", "half-handshakes", "half-bodies"])
-def test_reviews_are_timed_beside_connections_that_stall(pki, serve, kind):
-    server = serve(allow)
-
-    found = load.stall(webhook(pki, server), f"-{kind}=5", "-settle=0s", "-reviews=2", "-every=1ms")
-
-    assert (found["opened"], found["refused"], found["closedByServer"]) == (5, 0, 0)
-    assert (found["reviews"], found["errors"], found["newConnectionErrors"]) == (4, {}, {})
-    assert found["first"] > 0
-
-
 def api_server(pki, server):
     return load.ApiServer(
         port=server.server_port,

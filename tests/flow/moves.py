@@ -3,7 +3,7 @@
 import copy
 
 from tests.servers import paper_snapshot
-from webhook.admission.original import original_from_json, undone
+from webhook.admission.patch import original_from_json, undone
 from webhook.decide import decision_record
 from webhook.jobs import KINDS
 from webhook.model.job import MOVE_REASON, MOVE_TO

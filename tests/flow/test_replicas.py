@@ -10,7 +10,7 @@ from tests.builders import policy
 from tests.flow.moves import decision, move
 from tests.servers import Server, paper_snapshot
 from webhook.adapt.adaptation import adapt, refused_replicas
-from webhook.admission.original import original_from_json, undone
+from webhook.admission.patch import original_from_json, undone
 from webhook.jobs import BY_NAME, KINDS
 from webhook.kueue import requests
 from webhook.model.policy.rules import SCALED_KINDS

@@ -28,8 +28,10 @@ from webhook.api import resources as kinds
 from webhook.hindsight.journal import JournalEntry, Slot
 from webhook.hindsight.journal import config_map as journal_map
 from webhook.learn.estimates import RunTimeLearner
-from webhook.learn.run_records import Ended, Run
+from webhook.learn.job_class import Mark
+from webhook.learn.run_records import Run, WorkloadRun
 from webhook.learn.run_records import config_map as records_map
+from webhook.model.forecasts import JobClass
 from webhook.model.signatures import SigningKey, SigningKeys
 from webhook.state.signing_keys import to_secret
 
@@ -241,16 +243,13 @@ def records() -> Object:
     """Return a shard of the records of runs."""
     runs = RunTimeLearner()
     for number in range(3):
-        ended = Ended(
-            key="0123456789abcdef",
-            coarse="~0123456789abcdef",
+        ended = WorkloadRun(
+            run=Run(NOON - 100 * number, number, 60, generation=1, succeeded=number != 1),
+            mark=Mark(JobClass("0123456789abcdef", "~0123456789abcdef"), 1),
             name="trainer",
             flavors="tenant-gpu-cq-flavor",
-            run=Run(NOON - 100 * number, number, 60),
-            succeeded=number != 1,
             policy="forecast",
             option="cpu",
-            generation=1,
         )
         runs.add(ended)
     return _placed(records_map(0, runs.records))

@@ -5,7 +5,7 @@ import pytest
 from tests.builders import policy
 from webhook.adapt.adaptation import adapt
 from webhook.admission import patch
-from webhook.admission.original import original_of, undone
+from webhook.admission.patch import original_of, undone
 from webhook.jobs import BY_NAME
 from webhook.jobs.trainjob import MANAGER
 from webhook.kueue import requests

@@ -4,23 +4,21 @@ import random
 
 from hypothesis import strategies as st
 
-from tests.learn.runs import ended
+from tests.learn.runs import begun, ended
 from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.run_records import (
     MOST_BEGUN,
     MOST_RUNS,
     MOST_SAID,
     RUN_BYTES,
-    Began,
     ClassRecord,
     Run,
-    RunOutcome,
     pack_outcomes,
     pack_runs,
 )
 
 BEGUN = st.builds(
-    Began,
+    begun,
     cluster_queue=st.sampled_from(["gpu-cq", "cpu-cq"]),
     flavors=st.sampled_from(["t4", "plain"]),
     cluster=st.sampled_from(["", "far"]),
@@ -43,7 +41,7 @@ RUNS = st.lists(
         evicted=st.integers(0, 2),
         flavors=st.sampled_from(["t4", "plain"]),
         cluster=st.sampled_from(["", "far"]),
-        began=st.none() | BEGUN,
+        begun=st.none() | BEGUN,
     ),
     max_size=60,
 )
@@ -70,7 +68,7 @@ def full_record(number):
         return pack_runs(sorted(runs))
 
     runs = {"t4": packed(), "plain": packed()}
-    outcomes = [RunOutcome(1_790_000_000 + number, 1, 1, succeeded=True)]
+    outcomes = [Run(1_790_000_000 + number, 1, generation=1)]
     return ClassRecord(
         coarse=f"~{number:016x}",
         name=f"registry/stable-diffusion:{number} python run.py --steps",

@@ -2,25 +2,24 @@
 
 import pytest
 
-from tests.learn.runs import began
+from tests.learn.runs import begun
 from webhook.learn import estimates
 from webhook.learn.estimates import OF_ALL, RunTimeLearner
 from webhook.learn.run_records import MOST_BEGUN, Run, unpack_runs
-from webhook.model.forecasts import JobClass
 
 
-def begun(*found, most=10_000):
-    runs = RunTimeLearner(most)
-    for key, each in found:
-        runs.begin(JobClass(key, "~c"), each)
-    return runs
+def learned_from(*runs, most=10_000):
+    found = RunTimeLearner(most)
+    for run in runs:
+        found.begin(run)
+    return found
 
 
 def test_pods_are_ready_as_late_as_they_were_in_any_class():
-    found = begun(
-        *(("k", began(ready=110, uid=uid)) for uid in range(3)),
-        ("other", began(ready=110, uid=9)),
-        ("other", began(ready=105, flavors="plain")),
+    found = learned_from(
+        *(begun("k", ready=110, uid=uid) for uid in range(3)),
+        begun("other", ready=110, uid=9),
+        begun("other", ready=105, flavors="plain"),
     ).delays.starts(None)
 
     assert {place: (each.seconds, each.runs) for place, each in found.items()} == {
@@ -33,23 +32,23 @@ def test_pods_are_ready_as_late_as_they_were_in_any_class():
 
 
 def test_what_did_not_change_stays_the_same_object():
-    runs = begun(("k", began(ready=110)))
+    runs = learned_from(begun("k", ready=110))
     before = runs.delays.starts(None)
-    runs.begin(JobClass("k", "~c"), began(ready=110))
+    runs.begin(begun(ready=110))
 
     assert runs.delays.starts(None) is before
 
 
 def test_one_that_is_not_ready_yet_tells_nothing_of_starts():
-    runs = begun(("k", began(reserved=90)))
+    runs = learned_from(begun("k", reserved=90))
 
     assert runs.delays.starts(None) == {}
     assert unpack_runs(runs.delays.dispatches["gpu-cq"]) == (Run(100, 1, 10),)
 
 
 def test_the_newest_dispatches_of_all_classes_are_kept():
-    runs = begun(
-        *((f"k{at % 7}", began(reserved=at, admitted=at + 5)) for at in range(1, 2 * MOST_BEGUN))
+    runs = learned_from(
+        *(begun(f"k{at % 7}", reserved=at, admitted=at + 5) for at in range(1, 2 * MOST_BEGUN))
     )
 
     kept = unpack_runs(runs.delays.dispatches["gpu-cq"])
@@ -60,7 +59,9 @@ def test_the_newest_dispatches_of_all_classes_are_kept():
 
 
 def test_classes_that_are_forgotten_leave_what_they_told_of_the_place():
-    runs = begun(*((f"k{at}", began(ready=at + 10, admitted=at)) for at in range(1, 102)), most=100)
+    runs = learned_from(
+        *(begun(f"k{at}", ready=at + 10, admitted=at) for at in range(1, 102)), most=100
+    )
 
     found = runs.delays.starts(None)
 
@@ -71,6 +72,8 @@ def test_classes_that_are_forgotten_leave_what_they_told_of_the_place():
 def test_places_are_bounded(monkeypatch):
     monkeypatch.setattr(estimates, "MOST_PLACES", 2)
 
-    runs = begun(*((f"k{at}", began(reserved=90, cluster_queue=f"cq-{at}")) for at in range(4)))
+    runs = learned_from(
+        *(begun(f"k{at}", reserved=90, cluster_queue=f"cq-{at}") for at in range(4))
+    )
 
     assert list(runs.delays.dispatches) == ["cq-2", "cq-3"]

@@ -13,16 +13,16 @@ def learned(**main):
     source = ran(ADMITTED, finished("Failed"))
     container = source["spec"]["podSets"][0]["template"]["spec"]["containers"][0]
     container |= {"image": "registry.example.com/mysql:8", **main}
-    return read_workload(source).ended
+    return read_workload(source).run
 
 
 def test_no_argument_stands_in_records_or_in_events():
     run = learned(command=["/usr/bin/mysql", f"-p{SECRET}"], args=["-uroot", SECRET])
     times = RunTimeLearner()
     times.add(run)
-    record = times.records[run.key]
+    record = times.records[run.mark.job_class.key]
 
-    text = records.message((run.key, "policy", "cpu"), record, 1_800_000_000.0)
+    text = records.message((run.mark.job_class.key, "policy", "cpu"), record, 1_800_000_000.0)
 
     assert run.name == record.name == "mysql:8 mysql"
     assert SECRET not in str(config_map(0, times.records))

@@ -6,13 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.learn.learners import RUNS, full_record, learned_from
-from tests.learn.runs import began, ended
+from tests.learn.runs import begun, ended
 from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.run_records import (
     ClassRecord,
-    Ended,
     Run,
-    RunOutcome,
     pack_outcomes,
     pack_runs,
     unpack_runs,
@@ -151,8 +149,8 @@ def test_each_class_costs_less_than_5_kb_and_a_little_more_with_what_owners_said
 
 
 def test_a_run_in_a_worker_cluster_is_told_apart_and_counted_behind_the_manager():
-    begun = began(cluster="far", ready=130)
-    found = learned_from([ended(seconds=70, cluster="far", began=begun), ended(seconds=20, uid=2)])
+    far = begun(cluster="far", ready=130, cluster_queue="")
+    found = learned_from([ended(seconds=70, begun=far), ended(seconds=20, uid=2)])
 
     assert {place: each.runs for place, each in found.estimates().items()} == {
         ("k", "t4"): 2,
@@ -194,11 +192,11 @@ def test_of_the_newest_runs_alone_it_is_kept_what_was_said():
 
 
 def test_an_ended_workload_is_one_run_of_its_record():
-    run = Ended("k", "~c", "trainer", "t4", Run(5, 6, 7), succeeded=True)
+    run = ended(finished=5, uid=6, seconds=7)
 
     assert run.record() == ClassRecord(
         coarse="~c",
         name="trainer",
         runs={"t4": pack_runs([Run(5, 6, 7)])},
-        outcomes={("", ""): pack_outcomes([RunOutcome(5, 6, 0, succeeded=True)])},
+        outcomes={("", ""): pack_outcomes([Run(5, 6)])},
     )

@@ -2,27 +2,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.learn.runs import ended
 from webhook.learn.run_records import (
     MOST_RUNS,
     ClassRecord,
-    Ended,
     Run,
-    RunOutcome,
     merged,
     pack_runs,
     unpack_outcomes,
     unpack_runs,
 )
 
-
-def ended(finished=1000, *, uid=1, seconds=60, succeeded=True, **rest):
-    given = {"coarse": "~c", "name": "trainer", "flavors": "t4", **rest}
-    run = Run(finished, uid, seconds)
-    return Ended(key="k", run=run, succeeded=succeeded, **given)
-
-
 ENDED = st.builds(
     ended,
+    st.just("k"),
     st.integers(0, 60),
     uid=st.integers(0, 3),
     seconds=st.integers(0, 5),
@@ -53,7 +46,7 @@ def test_records_merge_to_what_all_their_runs_make(one, other):
 
 
 def test_the_newest_runs_are_kept():
-    found = record_of([ended(second) for second in range(100)])
+    found = record_of([ended("k", second) for second in range(100)])
 
     kept = unpack_runs(found.runs["t4"])
     assert len(kept) == MOST_RUNS
@@ -61,7 +54,7 @@ def test_the_newest_runs_are_kept():
 
 
 def test_failed_runs_are_kept_apart():
-    found = record_of([ended(1), ended(2, succeeded=False, policy="light", option="cpu")])
+    found = record_of([ended("k", 1), ended("k", 2, succeeded=False, policy="light", option="cpu")])
 
     assert unpack_runs(found.runs["t4"]) == (Run(1, 1, 60),)
     assert unpack_runs(found.failed["t4"]) == (Run(2, 1, 60),)
@@ -72,21 +65,21 @@ def test_of_outcomes_three_failures_and_the_newest_success_are_kept():
     where = {"policy": "light", "option": "cpu", "generation": 4}
     found = record_of(
         [
-            *(ended(second, succeeded=False, **where) for second in (1, 2, 3, 4, 5)),
-            *(ended(second, **where) for second in (1, 2)),
+            *(ended("k", second, succeeded=False, **where) for second in (1, 2, 3, 4, 5)),
+            *(ended("k", second, **where) for second in (1, 2)),
         ]
     )
 
     assert unpack_outcomes(found.outcomes["light", "cpu"]) == (
-        RunOutcome(2, 1, 4, succeeded=True),
-        RunOutcome(3, 1, 4, succeeded=False),
-        RunOutcome(4, 1, 4, succeeded=False),
-        RunOutcome(5, 1, 4, succeeded=False),
+        Run(2, 1, generation=4),
+        Run(3, 1, generation=4, succeeded=False),
+        Run(4, 1, generation=4, succeeded=False),
+        Run(5, 1, generation=4, succeeded=False),
     )
 
 
 def test_of_many_flavors_the_newest_are_kept():
-    found = record_of([ended(second, flavors=f"f{second}") for second in range(20)])
+    found = record_of([ended("k", second, flavors=f"f{second}") for second in range(20)])
 
     assert sorted(found.runs) == sorted(f"f{second}" for second in range(12, 20))
 

@@ -13,7 +13,7 @@ from tests.state.objects import RESERVED, condition, reserving, workload
 from webhook.jobs import batch
 from webhook.learn import job_class
 from webhook.learn.job_class import Mark
-from webhook.learn.run_records import Began, Ended, Run
+from webhook.learn.run_records import Run, WorkloadRun
 from webhook.model.forecasts import JobClass
 from webhook.state.workload import read_workload
 
@@ -24,7 +24,13 @@ BARE = job_class.of_job(job(container(image="x", requests={"cpu": "4"})))
 
 
 def ended(*conditions, **rest):
-    return read_workload(ran(*conditions, **rest)).ended
+    return run_of(ran(*conditions, **rest))
+
+
+def run_of(source):
+    """The run of a Workload, if it has ended."""
+    run = read_workload(source).run
+    return run if run is not None and run.has_ended else None
 
 
 def template_of(source):
@@ -118,7 +124,7 @@ def test_pods_with_more_text_than_is_read_again_have_no_class():
 def test_a_running_workload_tells_since_when_and_where_it_runs():
     found = read_workload(reserving(also=(ADMITTED,), usage={"cpu": "4", "memory": "1Gi"}))
 
-    assert (found.flavors, found.admitted, found.ended) == ("a100", ADMITTED_AT, None)
+    assert (found.flavors, found.admitted, found.run) == ("a100", ADMITTED_AT, None)
 
 
 def test_flavors_of_all_pods_are_named_once_in_order():
@@ -130,14 +136,13 @@ def test_flavors_of_all_pods_are_named_once_in_order():
 
 
 def test_a_run_lasts_from_the_last_admission_to_the_end():
-    assert ended(ADMITTED, finished()) == Ended(
-        key=BARE.key,
-        coarse=BARE.coarse,
-        name="x",
-        flavors="a100",
+    assert ended(ADMITTED, finished()) == WorkloadRun(
         run=Run(ADMITTED_AT + 70, UID, 70),
-        succeeded=True,
+        flavors="a100",
         cluster_queue="gpu-cq",
+        admitted=ADMITTED_AT,
+        mark=Mark(BARE, 0),
+        name="x",
     )
 
 
@@ -147,20 +152,15 @@ def test_a_failed_run_is_told_with_the_decision_that_put_it_there():
     template = source["spec"]["podSets"][0]["template"]
     template["metadata"]["annotations"]["kueue-fallback.dev/class"] = job_class.mark_text(mark)
 
-    found = read_workload(source).ended
-
-    assert found == Ended(
-        key="team/c",
-        coarse="team/~c",
-        name="x",
+    assert run_of(source) == WorkloadRun(
+        run=Run(ADMITTED_AT + 70, UID, 70, generation=3, succeeded=False),
         flavors="a100",
-        run=Run(ADMITTED_AT + 70, UID, 70),
-        succeeded=False,
+        cluster_queue="gpu-cq",
+        admitted=ADMITTED_AT,
+        mark=mark,
+        name="x",
         policy="light",
         option="cpu",
-        generation=3,
-        cluster_queue="gpu-cq",
-        said=50,
     )
 
 
@@ -190,12 +190,16 @@ def began(*conditions, checks=(), cluster=None):
     source["metadata"]["uid"] = "fe8d536c-990b-49e4-988b-8cf1fe1d7f19"
     source["status"] |= {"admissionChecks": list(checks)} if checks else {}
     source["status"] |= {"clusterName": cluster} if cluster else {}
-    return read_workload(source).began
+    return read_workload(source).run
 
 
 SENT = {"name": "gpu-clusters", "state": "Ready"}
-BEGAN = Began(
-    cluster_queue="gpu-cq", flavors="a100", cluster="", uid=UID, reserved=0, admitted=ADMITTED_AT
+BEGAN = WorkloadRun(
+    run=Run(0, UID),
+    cluster_queue="gpu-cq",
+    flavors="a100",
+    admitted=ADMITTED_AT,
+    mark=read_workload(ran(ADMITTED, finished())).run.mark,
 )
 
 
@@ -236,10 +240,13 @@ def test_an_ended_run_tells_how_it_began_and_in_which_cluster():
     source = ran(ADMITTED, finished(), at(condition("PodsReady", reason="Started"), 30))
     source["status"]["clusterName"] = "t4-cluster"
 
-    found = read_workload(source).ended
+    found = run_of(source)
 
-    assert found.cluster == "t4-cluster"
-    assert found.began == BEGAN._replace(cluster="t4-cluster", ready=ADMITTED_AT + 30)
+    assert (found.cluster, found.admitted, found.ready) == (
+        "t4-cluster",
+        ADMITTED_AT,
+        ADMITTED_AT + 30,
+    )
 
 
 def test_a_slice_that_took_over_from_another_is_no_run():
@@ -259,7 +266,7 @@ def test_limits_written_as_requests_make_no_other_class(resources):
 def test_a_workload_whose_amounts_cannot_be_read_has_no_class():
     found = read_workload(reserving(cpu="much", usage={"cpu": "4"}, also=(ADMITTED, finished())))
 
-    assert (found.job_class, found.ended) == (None, None)
+    assert (found.job_class, found.run) == (None, None)
 
 
 @pytest.mark.parametrize("kind", ["light", "heavy"])
@@ -281,7 +288,7 @@ def test_a_running_workload_of_kueues_tells_when_its_pods_were_ready():
     items = json.loads((EXAMPLES / "snapshot.json").read_text())["items"]
     sources = [read_workload(item) for item in items if item["kind"] == "Workload"]
 
-    begun = [each.began for each in sources if each.began is not None]
+    begun = [each.run for each in sources if each.run is not None]
 
     assert [(each.cluster_queue, each.flavors, each.ready - each.admitted) for each in begun] == [
         ("gpu-cq", "gpu", 3)

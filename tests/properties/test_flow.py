@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from tests.properties.decisions import KIND, _time, decided, submitted, world
 from tests.properties.jobs import adaptations, jobs
 from webhook.admission import patch
-from webhook.admission.original import original_from_json, undone
+from webhook.admission.patch import original_from_json, undone
 from webhook.decide import decision_record
 from webhook.decide.applicant import Moment
 from webhook.flow import create

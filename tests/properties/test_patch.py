@@ -14,7 +14,7 @@ from tests.conftest import THOROUGH
 from tests.properties.jobs import jobs, options
 from webhook.adapt.adaptation import adapt
 from webhook.admission import patch
-from webhook.admission.original import (
+from webhook.admission.patch import (
     original_from_json,
     original_json,
     original_of,

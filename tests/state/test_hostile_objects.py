@@ -44,7 +44,7 @@ def test_a_class_with_a_number_that_is_none_of_ours_is_worked_out_anew(mark, rea
 
     assert update.synced
     (learned,) = feed.workloads()
-    assert learned.ended.key == read_workload(over("", reason)).ended.key
+    assert learned.run.mark == read_workload(over("", reason)).run.mark
 
 
 @pytest.mark.parametrize("mark", ["@gpu-cq ~a 0", "~a ~a 0", f"{'a' * 300} ~a 0", "k=v ~a é"])

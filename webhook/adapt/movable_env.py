@@ -2,7 +2,7 @@
 
 After a Job's creation Kubernetes accepts changes of its pod template's annotations, but not of its
 environment. So a variable to which an option gives another value is read from an annotation, which
-holds the value of the option taken (decision 0012).
+holds the value of the option taken (decision 0020).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``completion``: the script by which a shell completes words, and the candidates for kubectl.
+"""The candidates for words that a shell completes: names in the cluster, and all for kubectl.
 
 kubectl completes a plugin's words with a program ``kubectl_complete-<plugin>`` on the path: it gets
 the words, the last one unfinished, and prints one candidate a line and then ``:`` and a number that
@@ -12,39 +12,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import click
-from click.shell_completion import ShellComplete, get_completion_class
+from click.shell_completion import ShellComplete
 
 from webhook.api.cluster_access import ClusterAccess
 from webhook.jobs import KINDS
 from webhook.model.job import OPTION_LABEL
 
-PROGRAM = "kueue-fallback"
 _VARIABLE = "_KUEUE_FALLBACK_COMPLETE"
 _NO_FILES = 4
 _FILES = 0
-
-
-@click.command("completion")
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-@click.pass_context
-def command(ctx: click.Context, shell: str) -> None:
-    """Print a script for bash (4.4 or newer), zsh or fish that completes commands and Jobs' names.
-
-    `kubectl fallback` needs only kubectl's own script, which asks the program
-    kubectl_complete-fallback. That program is installed together with this one.
-
-    \b
-    Examples:
-      source <(kueue-fallback completion bash)
-      kueue-fallback completion zsh > "${fpath[1]}/_kueue-fallback"
-      kueue-fallback completion fish > ~/.config/fish/completions/kueue-fallback.fish
-    """
-    kind = get_completion_class(shell)
-    if kind is None:
-        raise click.UsageError(f"click knows no completion for {shell}.")
-    # Not its `source`, which starts a bash to ask for its version.
-    made = kind(ctx.find_root().command, {}, PROGRAM, _VARIABLE)
-    click.echo(made.source_template % made.source_vars())
 
 
 def for_kubectl(main: click.Command) -> None:

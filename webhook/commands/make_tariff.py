@@ -1,9 +1,7 @@
 """``tariff``: prints Tariffs made from what other programs know, for an admin to look through.
 
-``typical`` and ``series`` read a year of carbon intensities, ``spot`` a cloud's history of prices,
-``from-opencost`` asks a Prometheus
-what Nodes cost, with the user's own rights. Nothing is applied, and our processes never ask
-anybody.
+``series`` reads a CSV of hours, ``from-opencost`` asks a Prometheus what Nodes cost.
+Nothing is applied, and our processes never ask anybody.
 """
 
 from __future__ import annotations
@@ -12,33 +10,31 @@ import csv
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import click
+import yaml
 
+from webhook.api import calls
 from webhook.api.cluster_access import ClusterAccess
+from webhook.api.prometheus import PrometheusError, query
+from webhook.api.resources import FLAVORS, kueue_path
 from webhook.commands import terminal
-from webhook.commands.connect import FAULT, connected
+from webhook.commands.connect import FAULT, connected, listed
 from webhook.commands.kubectl_flags import connection_options
+from webhook.model import fields
 from webhook.model.fields import FieldError
 from webhook.model.words import rfc3339
 
-if TYPE_CHECKING:
-    from webhook.api.client import Client
-    from webhook.cost.node_prices import PricedNode
-    from webhook.model.queues import ResourceFlavor
-
 _ENOUGH: Final = 24 * 7
-"""Points: less than a week says nothing of what is typical."""
-_LIFE_CYCLE: Final = ("life cycle", "lca")
-_MOST_BYTES: Final = 32 << 20
+"""Hours: the mean of less than a week says nothing of what is usual."""
 _POINTS: Final = "points.json"
-_SLICE: Final = "/mig-"
-"""In the name of a resource that is a part of a device."""
+_GAUGES: Final = ("node_cpu_hourly_cost", "node_ram_hourly_cost", "node_gpu_hourly_cost")
+"""OpenCost's, with money for an hour of a core, a GiB and a device."""
 
 
 @click.group("tariff")
@@ -47,14 +43,13 @@ def command() -> None:
 
     \b
     Examples:
-      kubectl fallback tariff typical -f electricitymaps.csv --time-zone Asia/Seoul
       kubectl fallback tariff series -f electricitymaps.csv --name carbon
-      kubectl fallback tariff spot -f p3.2xlarge.json --zone us-east-1a --flavor v100-spot
       kubectl fallback tariff from-opencost --prometheus http://localhost:9090
     """
 
 
-_file_option = click.option(
+@command.command("series", short_help="Carbon intensities hour by hour, with their ConfigMap.")
+@click.option(
     "-f",
     "--filename",
     "path",
@@ -62,135 +57,46 @@ _file_option = click.option(
     type=click.Path(exists=True, dir_okay=False),
     help="A CSV of hourly intensities, as Electricity Maps offers for a zone and year.",
 )
-_cluster_option = click.option(
+@click.option("--name", default="series", help="Name of the Tariff and the ConfigMap.  [series]")
+@click.option("--column", default="carbon intensity", help="Its beginning.", show_default=True)
+@click.option(
     "--cluster", "clusters", multiple=True, help="The MultiKueueCluster it is for; may be repeated."
 )
-_life_cycle_option = click.option(
-    "--life-cycle", is_flag=True, help="Use life-cycle intensities instead of direct ones."
-)
-
-
-@command.command("typical", short_help="Carbon intensities by season, kind of day and hour.")
-@_file_option
-@click.option("--name", default="typical", help="The Tariff's name.  [typical]")
-@click.option("--time-zone", default="UTC", help="Time zone of the hours and days.  [UTC]")
-@_life_cycle_option
-@_cluster_option
-def typical(
-    *, path: str, name: str, time_zone: str, life_cycle: bool, clusters: Sequence[str]
-) -> None:
-    """Print the `carbon` of a Tariff, from the hours of a past year.
-
-    Exit codes: 0 done, 2 the file cannot be read.
-    """
-    from webhook.cost import typical_hours
-    from webhook.model.costs.tariff import TARIFF_KIND
-    from webhook.state.price_compiler import zone_of
-
-    zone = zone_of(time_zone)
-    if zone is None:
-        _fail(f"--time-zone: there is no time zone {time_zone}")
-    points = _points(path, life_cycle=life_cycle)
-    entries = typical_hours.entries(points, zone, "intensity")
-    spec = {**_of(clusters), "timeZone": time_zone, "carbon": entries}
-    _print(TARIFF_KIND, name, spec, f"Means of {len(points)} hours by season, kind of day and hour")
-
-
-@command.command("series", short_help="Carbon intensities hour by hour, with their ConfigMap.")
-@_file_option
-@click.option("--name", default="series", help="Name of the Tariff and the ConfigMap.  [series]")
-@_life_cycle_option
-@_cluster_option
-def series(*, path: str, name: str, life_cycle: bool, clusters: Sequence[str]) -> None:
+def series(*, path: str, name: str, column: str, clusters: Sequence[str]) -> None:
     """Print a Tariff with a series of carbon intensities, and the ConfigMap that has its points.
 
     Use it if intensities are known hour by hour, or to bill a simulation by what really happened.
 
     Exit codes: 0 done, 2 the file cannot be read.
     """
-    import yaml
-
-    from webhook.model.costs.tariff import TARIFF_KIND
-
-    points = _points(path, life_cycle=life_cycle)
+    points = _points(path, column)
     spec = {
-        **_of(clusters),
+        **({"clusters": list(clusters)} if clusters else {}),
         "carbon": [{"intensity": f"{fmean(value for _, value in points):.1f}"}],
         "series": {"carbon": {"configMap": name, "key": _POINTS}},
     }
-    _print(TARIFF_KIND, name, spec, f"{len(points)} hours")
-    written = json.dumps([{"from": rfc3339(at), "value": value} for at, value in points])
-    texts = {_POINTS: written}
-    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": texts}
+    _print(name, spec, f"{len(points)} hours")
+    data = {_POINTS: json.dumps([{"from": rfc3339(at), "value": value} for at, value in points])}
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
     terminal.say(f"---\n{yaml.safe_dump(config, sort_keys=False).rstrip()}")
 
 
-@command.command("spot", short_help="Rates of spot capacity over time, with their ConfigMap.")
-@click.option(
-    "-f",
-    "--filename",
-    "path",
-    required=True,
-    type=click.Path(exists=True, dir_okay=False),
-    help="What `aws ec2 describe-spot-price-history --output json` prints for one instance type.",
-)
-@click.option("--zone", required=True, help="The availability zone.")
-@click.option("--flavor", required=True, help="The ResourceFlavor whose Nodes these are.")
-@click.option(
-    "--resource", default="nvidia.com/gpu", help="The resource the price is for.  [nvidia.com/gpu]"
-)
-@click.option("--per", default=1, help="How many of the resource an instance has.  [1]")
-@click.option("--name", default="spot", help="Name of the Tariff and the ConfigMap.  [spot]")
-def spot(*, path: str, zone: str, flavor: str, resource: str, per: int, name: str) -> None:
-    """Print a Tariff with a series of rates, and the ConfigMap that has its points.
+def _points(path: str, column: str) -> Sequence[tuple[float, float]]:
+    """Return each hour's moment, in seconds since 1970, and value; hours without one are left out.
 
-    Exit codes: 0 done, 2 the file cannot be read, or has no price of the zone.
+    A file that cannot be read ends the program.
     """
-    import yaml
-
-    from webhook.model.costs.tariff import TARIFF_KIND
-
-    points = _spot_prices(path, zone)
-    written = [{"from": rfc3339(at), "value": round(price / per, 6)} for at, price in points]
-    usual = fmean(price / per for _, price in points)
-    series = {"flavors": [flavor], "resource": resource, "configMap": name, "key": _POINTS}
-    spec = {
-        "rates": [{"flavors": [flavor], "resources": {resource: f"{usual:.4f}"}}],
-        "series": {"rates": [series]},
-    }
-    _print(TARIFF_KIND, name, spec, f"{len(points)} prices in {zone}")
-    texts = {_POINTS: json.dumps(written)}
-    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": texts}
-    terminal.say(f"---\n{yaml.safe_dump(config, sort_keys=False).rstrip()}")
-
-
-def _spot_prices(path: str, zone: str) -> Sequence[tuple[float, float]]:
-    """Return the prices of a zone, the oldest first."""
-    from webhook.model import fields
-
+    points = []
     try:
-        whole = fields.from_json(Path(path).read_text(encoding="utf-8"), path, longest=_MOST_BYTES)
-        found = {
-            fields.seconds_since_1970(fields.text(entry, "Timestamp", here), here): _amount(
-                fields.text(entry, "SpotPrice", here), f"{here}.SpotPrice"
-            )
-            for entry, here in fields.objects(whole, "SpotPriceHistory", path)
-            if entry.get("AvailabilityZone") == zone
-        }
-    except (FieldError, OSError, UnicodeDecodeError) as error:
-        _fail(str(error))
-    if not found:
-        _fail(f"{path}: no price of {zone}")
-    return sorted(found.items())
-
-
-def _of(clusters: Sequence[str]) -> Mapping[str, Any]:
-    return {"clusters": list(clusters)} if clusters else {}
-
-
-def _points(path: str, *, life_cycle: bool) -> Sequence[tuple[float, float]]:
-    try:
-        points = list(_intensities(Path(path), life_cycle=life_cycle))
+        with Path(path).open(encoding="utf-8-sig", newline="") as file:
+            lines = csv.DictReader(file)
+            names = [_column(lines.fieldnames or (), word, path) for word in ("datetime", column)]
+            for line in lines:
+                here = f"{path}:{lines.line_num}"
+                moment, value = (line[name] or "" for name in names)
+                if value:
+                    unix = fields.seconds_since_1970(moment, f"{here} {names[0]}")
+                    points.append((unix, _amount(value, f"{here} {names[1]}")))
     except (FieldError, OSError, UnicodeDecodeError) as error:
         _fail(str(error))
     if len(points) < _ENOUGH:
@@ -198,46 +104,12 @@ def _points(path: str, *, life_cycle: bool) -> Sequence[tuple[float, float]]:
     return points
 
 
-def _fail(message: str, code: int = 2) -> NoReturn:
-    terminal.say(message, err=True)
-    sys.exit(code)
-
-
-def _print(kind: str, name: str, spec: Mapping[str, Any], comment: str) -> None:
-    import yaml
-
-    from webhook.model.costs.tariff import read_tariff
-    from webhook.model.policy.custom_object import PolicyError
-    from webhook.model.policy.fallback_policy import GROUP, VERSION
-
-    whole = {
-        "apiVersion": f"{GROUP}/{VERSION}",
-        "kind": kind,
-        "metadata": {"name": name},
-        "spec": spec,
-    }
-    try:
-        read_tariff(whole)
-    except PolicyError as error:
-        _fail(str(error))
-    written = yaml.safe_dump(whole, sort_keys=False, default_flow_style=None, width=100)
-    terminal.say(f"# {comment}.\n{written.rstrip()}")
-
-
-def _intensities(path: Path, *, life_cycle: bool) -> Iterator[tuple[float, float]]:
-    from webhook.model import fields
-
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        lines = csv.DictReader(file)
-        time, value = _columns(lines.fieldnames or (), str(path), life_cycle=life_cycle)
-        for line in lines:
-            here = f"{path}:{lines.line_num}"
-            written = line[value]
-            # Hours of which nothing is known are left empty.
-            if not written:
-                continue
-            moment = fields.seconds_since_1970(line[time] or "", f"{here} {time}")
-            yield moment, _amount(written, f"{here} {value}")
+def _column(header: Sequence[str], beginning: str, path: str) -> str:
+    for name in header:
+        if name.lower().startswith(beginning.lower()):
+            return name
+    got = ", ".join(header)[:200]
+    raise FieldError(f"{path}:1", f"expected a column that begins with {beginning}, got {got}")
 
 
 def _amount(written: str, path: str) -> float:
@@ -250,17 +122,19 @@ def _amount(written: str, path: str) -> float:
     return amount
 
 
-def _columns(header: Sequence[str], path: str, *, life_cycle: bool) -> tuple[str, str]:
-    """Return the columns of the time and of the intensity."""
-    times = (name for name in header if name.lower().startswith("datetime"))
-    values = [name for name in header if "carbon" in name.lower() and "intensity" in name.lower()]
-    over_life = [name for name in values if any(word in name.lower() for word in _LIFE_CYCLE)]
-    wanted = over_life if life_cycle else [name for name in values if name not in over_life]
-    time = next(times, "")
-    if not time or not wanted:
-        missing = "a column that begins with Datetime" if not time else "a column Carbon intensity"
-        raise FieldError(f"{path}:1", f"expected {missing}, got {', '.join(header)[:200]}")
-    return time, wanted[0]
+def _fail(message: str, code: int = 2) -> NoReturn:
+    terminal.say(message, err=True)
+    sys.exit(code)
+
+
+def _print(name: str, spec: Mapping[str, Any], comment: str) -> None:
+    from webhook.model.costs.tariff import TARIFF_KIND
+    from webhook.model.policy.fallback_policy import GROUP, VERSION
+
+    head = {"apiVersion": f"{GROUP}/{VERSION}", "kind": TARIFF_KIND, "metadata": {"name": name}}
+    whole = {**head, "spec": spec}
+    written = yaml.safe_dump(whole, sort_keys=False, default_flow_style=None, width=100)
+    terminal.say(f"# {comment}.\n{written.rstrip()}")
 
 
 @command.command("from-opencost", short_help="Rates from what Nodes cost according to OpenCost.")
@@ -280,67 +154,52 @@ def from_opencost(*, prometheus: str, name: str, access: ClusterAccess) -> None:
     Exit codes: 0 done, 1 Prometheus or the cluster cannot be asked, or knows no price of any
     flavor.
     """
-    from webhook.api.prometheus import PrometheusError
-    from webhook.cost import node_prices
-    from webhook.model.costs.tariff import TARIFF_KIND
-
     if not prometheus.startswith(("http://", "https://")):
         raise click.UsageError("--prometheus: expected a URL such as http://localhost:9090")
     with connected(access) as client:
-        flavors, labelled = _flavors(client), _nodes(client)
+        flavors = list(listed(client, kueue_path(client.kueue_version(), FLAVORS)))
+        nodes = list(listed(client, "/api/v1/nodes"))
     try:
-        prices = {part: _gauge(prometheus, gauge) for part, gauge in node_prices.GAUGES.items()}
+        prices = [_gauge(prometheus, gauge) for gauge in _GAUGES]
     except (FieldError, PrometheusError) as error:
         _fail(f"{prometheus}: {error}", FAULT)
-    nodes = [_priced(node, prices) for node in labelled]
-    entries, unknown = node_prices.rates(nodes, flavors)
-    for flavor in unknown:
-        terminal.say(f"ResourceFlavor {flavor}: no price of a Node with its nodeLabels", err=True)
+    entries = []
+    for flavor in sorted(flavors, key=lambda flavor: str(flavor["metadata"]["name"])):
+        wanted, named = (flavor.get("spec") or {}).get("nodeLabels"), flavor["metadata"]["name"]
+        labels = ((node, node["metadata"].get("labels") or {}) for node in nodes)
+        its_own = [node for node, has in labels if wanted and wanted.items() <= has.items()]
+        if resources := _rates(its_own, prices):
+            entries.append({"flavors": [named], "resources": resources})
+        else:
+            why = "no price of a Node with its nodeLabels"
+            terminal.say(f"ResourceFlavor {named}: {why}", err=True)
     if not entries:
         _fail(f"{prometheus}: no price of any ResourceFlavor", FAULT)
-    _print(TARIFF_KIND, name, {"rates": entries}, "List prices, by OpenCost")
+    _print(name, {"rates": entries}, "List prices, by OpenCost")
 
 
-def _flavors(client: Client) -> Sequence[ResourceFlavor]:
-    from webhook.api.resources import FLAVORS
-    from webhook.api.watch import list_pages, path_of
-    from webhook.state.readers import READERS
-    from webhook.state.watched import watched
-
-    (resource,) = (
-        each for each in watched(namespace="", kueue_namespace="") if each.kind == FLAVORS
-    )
-    read = READERS[FLAVORS]
-    pages = list_pages(client, path_of(client, resource))
-    return [read(source) for page in pages for source in page.get("items") or ()]
-
-
-def _nodes(client: Client) -> Sequence[PricedNode]:
+def _rates(
+    nodes: Sequence[Mapping[str, Any]], prices: Sequence[Mapping[str, float]]
+) -> Mapping[str, str]:
+    """Return the mean price of each resource over the Nodes that have it."""
     from webhook.adapt.accelerators import is_accelerator
-    from webhook.api.watch import list_pages
-    from webhook.cost.node_prices import PricedNode
 
-    return [
-        PricedNode(
-            name=source["metadata"]["name"],
-            labels=source["metadata"].get("labels") or {},
-            devices=tuple(
-                resource
-                for resource, amount in (source["status"].get("allocatable") or {}).items()
-                if is_accelerator(resource) and _SLICE not in resource and amount != "0"
-            ),
-        )
-        for page in list_pages(client, "/api/v1/nodes")
-        for source in page.get("items") or ()
-    ]
-
-
-def _priced(node: PricedNode, prices: Mapping[str, Mapping[str, float]]) -> PricedNode:
-    from dataclasses import replace
-
-    known = {part: by_node[node.name] for part, by_node in prices.items() if node.name in by_node}
-    # A Node without devices has a price of 0 for them, and one that OpenCost cannot price for all.
-    return replace(node, prices={part: price for part, price in known.items() if price > 0})
+    of_cores, of_memory, of_devices = prices
+    values: defaultdict[str, list[float]] = defaultdict(list)
+    for node in nodes:
+        name, amounts = node["metadata"]["name"], node["status"].get("allocatable") or {}
+        has = {resource for resource, amount in amounts.items() if amount != "0"}
+        # OpenCost prices whole devices, and no parts of them.
+        devices = (each for each in has if is_accelerator(each) and "/mig-" not in each)
+        its_prices = {"cpu": of_cores, "memory": of_memory, **dict.fromkeys(devices, of_devices)}
+        for resource, by_node in its_prices.items():
+            # A Node without devices has a price of 0 for them, one of no known price for all.
+            if by_node.get(name, 0.0) > 0:
+                values[resource].append(by_node[name])
+    return {
+        resource: f"{fmean(values[resource]):.6f}".rstrip("0").rstrip(".")
+        for resource in sorted(values)
+    }
 
 
 def _gauge(url: str, gauge: str) -> Mapping[str, float]:
@@ -350,17 +209,12 @@ def _gauge(url: str, gauge: str) -> Mapping[str, float]:
         FieldError, PrometheusError: there is no answer, or it is not Prometheus's.
 
     """
-    from webhook.api import calls
-    from webhook.api.prometheus import query
-    from webhook.model import fields
-
     answer = query(url, gauge, seconds=calls.ANSWER_SECONDS)
     data = fields.mapping(answer, "data", gauge)
-    values: defaultdict[str, float] = defaultdict(float)
+    values: dict[str, float] = {}
     for sample, here in fields.objects(data, "result", f"{gauge}.data"):
-        labels = fields.texts(sample, "metric", here)
-        pair = fields.sequence(sample, "value", here)
-        node = labels.get("node") or labels.get("instance") or ""
-        if len(pair) == 2:  # noqa: PLR2004 - a moment and a value
-            values[node] = _amount(str(pair[1]), f"{here}.value")
-    return dict(values)
+        node = fields.texts(sample, "metric", here).get("node", "")
+        # A moment, and then the value.
+        for written in fields.sequence(sample, "value", here)[1:]:
+            values[node] = _amount(str(written), f"{here}.value")
+    return values

@@ -117,15 +117,16 @@ def _taken(decision: ShownDecision | None) -> RecordedOption | None:
 def _course(workload: Workload | None, decision: ShownDecision | None) -> _Course:
     if workload is None:
         return _Course(submitted=decision.at if decision else None)
-    ended, began = workload.ended, workload.began
+    run = workload.run
+    ended = run if run is not None and run.has_ended else None
     return _Course(
         submitted=float(workload.created),
         reserved=float(workload.reserved_at) or None,
         admitted=float(workload.admitted) or None,
-        ready=float(began.ready) or None if began else None,
+        ready=float(run.ready) or None if run else None,
         ended=float(ended.run.finished) if ended else None,
         is_over=ended is not None or workload.obstacle is Obstacle.FINISHED,
-        has_succeeded=bool(ended and ended.succeeded),
+        has_succeeded=bool(ended and ended.run.succeeded),
     )
 
 

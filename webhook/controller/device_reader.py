@@ -129,7 +129,7 @@ class DeviceReader:
     def _measured(self, run: FinishedRun) -> MeasuredRun | None:
         """Return what is needed of a run that had whole devices here; None: it had not."""
         ended, past = run
-        if ended is None or past is None or not ended.succeeded or ended.cluster:
+        if ended is None or past is None or not ended.run.succeeded or ended.cluster:
             return None
         model, memory = "", None
         for (flavor, resource), amount in past.used:

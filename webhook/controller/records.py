@@ -54,7 +54,8 @@ def read_run(kind: str, source: Mapping[str, Any], keys: SigningKeys | None = No
 def _over(source: Mapping[str, Any], keys: SigningKeys | None) -> FinishedRun | None:
     if not entries.is_over(source):
         return None
-    ended = read_workload(source, keys).ended if is_finished(source) else None
+    run = read_workload(source, keys).run if is_finished(source) else None
+    ended = run if run is not None and run.has_ended else None
     return FinishedRun(ended, entries.read_finished(source, keys))
 
 

@@ -1,7 +1,7 @@
 """Has the journal replayed, and publishes for all replicas what moved Jobs have saved.
 
 Only the leader does, at long intervals and only when the journal has something new. The replay
-runs in a process of its own, as what it takes would stay (decision 0032); the thread that waits for
+runs in a process of its own, as what it takes would stay (decision 0004); the thread that waits for
 it is not the one of the loop that moves and repairs Jobs.
 """
 

@@ -1,7 +1,7 @@
 """Writes on pending Jobs when each is expected to start, for owners who may see only Jobs.
 
 Only on Jobs that a policy decided, only while Workloads are followed anyway, and only where a start
-has changed by a tenth (decision 0052). Who leads anew writes each once more.
+has changed by a tenth (decision 0002). Who leads anew writes each once more.
 """
 
 from __future__ import annotations

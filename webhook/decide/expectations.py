@@ -296,7 +296,7 @@ def _delay(
     started = expected_runs.start_up(starts, applicant.job_class, begun.names)
     on_way = begun.transfer or begun.dispatch
     # ``startDelay`` covers dispatch and start-up together: what is learned of it is taken off
-    # (decision 0017).
+    # (decision 0009).
     left = expected_runs.before_run(option, run, on_way=on_way, started=started)
     return expected_runs.added(begun.transfer, left)
 

@@ -62,7 +62,7 @@ def adapted(job: Job, option: Option, policy: FallbackPolicy) -> Job:
     after = adapt(job, option)
     if BY_NAME[job.kind].can_change_env:
         return after
-    # A Job's environment is immutable, so variables are read from annotations (decision 0012).
+    # A Job's environment is immutable, so variables are read from annotations (decision 0020).
     return with_movable_env(job, after, option, policy)
 
 
@@ -105,7 +105,7 @@ def _fit(candidate: OptionCandidate, assessment: Assessment) -> None:
     asked = needs(job, snapshot.cluster, snapshot.setup.kueue)
     priority = priority_of(applicant.job, candidate.option, snapshot.cluster)
     # Quota is judged after recent placements are counted in, so a burst is decided one by one
-    # (decision 0003).
+    # (decision 0001).
     found = assignment(applicant.occupancy, asked, cluster_queue, priority=priority)
     assessment.job, assessment.needs = job, asked
     assessment.fit, assessment.rejection = found.fit, found.rejection

@@ -62,7 +62,7 @@ class Differences:
 
 def between(before: Job, after: Job, *, left: str, taken: str) -> Differences:
     """Compare a Job of the LocalQueue *left* with what it becomes in the LocalQueue *taken*."""
-    # Recalled for the very same pod sets, as most Jobs come from few templates (decision 0008).
+    # Recalled for the very same pod sets, as most Jobs come from few templates (decision 0007).
     lost, gained, others = of_pod_sets(_of_pods, before.pod_sets, after.pod_sets)
     if before.labels.get(PRIORITY_LABEL) != after.labels.get(PRIORITY_LABEL):
         others = (*others, "priority class")

@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import partial
 
 from webhook.admission import patch
-from webhook.admission.original import original_json, original_of
 from webhook.decide import decision_record, match, warning
 from webhook.decide.applicant import Applicant
 from webhook.decide.decision_record import Recorded
@@ -287,9 +286,9 @@ def _changed(
 ) -> Decided:
     """Return the outcome of a Job that is *after* the decision, with what an undo puts back."""
     changed = case.kind.edits(case.submitted, after)
-    original = original_of(changed, case.submitted_source)
+    original = patch.original_of(changed, case.submitted_source)
     recorded = decision_record.record_of(decision)
-    final = annotated(after, recorded, original_json(original), keys)
+    final = annotated(after, recorded, patch.original_json(original), keys)
     if case.current is case.submitted:
         edits = changed + case.kind.edits(after, final)
     else:

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Final
 
 from webhook.admission import patch
-from webhook.admission.original import original_from_json, same_value
 from webhook.decide import filters, match, options, warning
 from webhook.decide.applicant import Applicant, Moment, read_applicant
 from webhook.decide.decision_record import Recorded
@@ -42,7 +41,7 @@ def repeated(incoming: DecidedJob, occupancy: Occupancy, moment: Moment) -> Crea
         incoming = replace(incoming, doubt=None)
     recorded, raw = incoming.believed, incoming.current
     # With reinvocationPolicy IfNeeded the API server calls again once Kueue's webhook has changed
-    # the Job (decision 0008). The digest of the name in the decision's id rules out a copy of the
+    # the Job (decision 0007). The digest of the name in the decision's id rules out a copy of the
     # manifest under another name, a Workload with this id a copy of a Job that exists.
     if (
         recorded is None
@@ -146,7 +145,7 @@ def _changed_since(incoming: DecidedJob, occupancy: Occupancy) -> RecoveredJob |
         # Marks are always our own, and the class is not known here.
         if path in written
         and path[-1] not in MARKS
-        and not same_value(path, patch.value_at(case.source, path), written[path])
+        and not patch.same_value(path, patch.value_at(case.source, path), written[path])
     )
     if theirs:
         case = incoming.recovered(but=theirs)
@@ -183,13 +182,13 @@ def _changed_place(case: RecoveredJob, recorded: Recorded, occupancy: Occupancy)
     """Name a place that does not hold what the decision's option writes there; empty: all do."""
     after = _after(case, occupancy)
     written = _written(case, after) if after is not None else {}
-    for path in original_from_json(recorded.original):
+    for path in patch.original_from_json(recorded.original):
         # Parents are taken off only if nothing is left in them, and marks are always our own.
         is_parent = isinstance(patch.pattern_of(path, case.kind.allowed), dict)
         if is_parent or path[-1] in MARKS:
             continue
         value = patch.value_at(case.source, path)
-        if path not in written or not same_value(path, value, written[path]):
+        if path not in written or not patch.same_value(path, value, written[path]):
             return path[-1]
     return ""
 

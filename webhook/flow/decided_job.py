@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
-from webhook.admission.original import completed, original_from_json, undone
+from webhook.admission.patch import completed, original_from_json, undone
 from webhook.decide import decision_record, warning
 from webhook.decide.decision_record import Recorded
 from webhook.jobs import JobKind

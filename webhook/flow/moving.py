@@ -17,7 +17,6 @@ from math import inf
 
 from webhook.adapt import movable_env
 from webhook.admission import patch
-from webhook.admission.original import original_json, original_of
 from webhook.decide import decision_record, match, options, warning
 from webhook.decide.applicant import Applicant, Moment, read_applicant
 from webhook.decide.decision_record import Recorded
@@ -208,12 +207,12 @@ def _recorded(
     now, before = case.current, case.submitted
     # What earlier options changed stays on record: they may have left an empty parent there.
     edited = case.kind.edits(before, after)
-    original = {**original_of(edited, case.submitted_source), **case.original}
+    original = {**patch.original_of(edited, case.submitted_source), **case.original}
     changed = warning.between(now, after, left=now.queue, taken=after.queue)
     in_all = warning.between(before, after, left=before.queue, taken=after.queue)
     decision = replace(decision, changed=in_all.names)
     recorded = decision_record.record_of(decision)
-    final = carry_out.annotated(after, recorded, original_json(original), keys)
+    final = carry_out.annotated(after, recorded, patch.original_json(original), keys)
     edits = case.kind.edits(now, final)
     if what := patch.too_large(case.source, edits):
         return Declined(obstacle=Obstacle.TOO_LARGE, detail=what)

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from webhook.adapt import movable_env
 from webhook.admission import patch
-from webhook.admission.original import restoration
 from webhook.decide import warning
 from webhook.decide.applicant import Moment
 from webhook.decide.match import OPT_OUT, POLICY
@@ -103,7 +102,7 @@ def restored(
     original, warnings = _submitted(old, new, kind, keys)
     if is_released(*(source.get("metadata") or {} for source in (old, new))):
         original = {path: value for path, value in original.items() if path not in _OF_A_HOLD}
-    edits = restoration(old, new, original, starts=kind.is_started(old, new))
+    edits = patch.restoration(old, new, original, starts=kind.is_started(old, new))
     return () if patch.too_large(new, edits) else edits, warnings
 
 

@@ -20,7 +20,7 @@ from webhook.flow.decided_job import DecidedJob
 from webhook.hindsight import journal
 from webhook.hindsight.journal import JournalEntry
 from webhook.jobs import BY_NAME, reduced
-from webhook.learn.run_records import Ended
+from webhook.learn.run_records import WorkloadRun
 from webhook.learn.workload_runs import (
     FAILED,
     SUCCEEDED,
@@ -53,7 +53,7 @@ LONGEST_TEMPLATE: Final = 8_192
 class FinishedRun(NamedTuple):
     """What is learned from a finished Workload, and what the journal keeps of it."""
 
-    ended: Ended | None
+    ended: WorkloadRun | None
     past: JournalEntry | None
 
 

@@ -103,7 +103,7 @@ def read_pod_sets(served: Sequence[ServedPodSet]) -> PodSets:
 
     def work() -> PodSets:
         _check(served, written)
-        # Read from the bytes, because the review's own object is patched later (decision 0008).
+        # Read from the bytes, because the review's own object is patched later (decision 0007).
         unshared = (marshal.loads(text) for text in written)  # noqa: S302 - written above
         pairs = zip(served, unshared, strict=True)
         return PodSets(_pod_set(pod_set._replace(template=pods)) for pod_set, pods in pairs)

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from webhook.learn import device_runs
 from webhook.learn.device_runs import UNKNOWN_BOUND, UNKNOWN_PART, UNKNOWN_WATTS, DeviceRun
-from webhook.learn.run_records import ClassRecord, Ended
+from webhook.learn.run_records import ClassRecord, WorkloadRun
 from webhook.model.costs.devices import DeviceMeasure, DeviceSample
 from webhook.model.job import PLAIN
 
@@ -39,7 +39,7 @@ class MeasuredRun(NamedTuple):
     namespace: str
     job: str
     kind: str
-    ended: Ended
+    ended: WorkloadRun
     model: str
     """What its flavor's device is called; empty: it is not known."""
     memory: int | None
@@ -120,7 +120,7 @@ class DeviceMeter:
             uses = [self._pods[run.namespace, pod] for pod in pods if _is_of(pod, run)]
             measured = _measured(run, uses)
             if since is not None and run.admitted >= since and measured is not None:
-                yield run.ended.key, ClassRecord(measured=measured)
+                yield run.ended.mark.job_class.key, ClassRecord(measured=measured)
         self._forget_old()
 
     def _owned(

@@ -18,16 +18,14 @@ from webhook.learn.device_runs import use_of
 from webhook.learn.failing import Failing, Refusal
 from webhook.learn.interruptions import Interruptions
 from webhook.learn.run_records import (
-    Began,
     ClassRecord,
-    Ended,
     Packed,
     Run,
+    WorkloadRun,
     crowded_out,
     merged,
     merged_begun,
     merged_runs,
-    pooled,
     unpack_runs,
 )
 from webhook.model.costs.devices import DeviceUse
@@ -35,7 +33,6 @@ from webhook.model.forecasts import (
     SIGMAS_OF_A_SIDE,
     Basis,
     Estimates,
-    JobClass,
     OfSaid,
     RunTime,
     home_of,
@@ -344,15 +341,18 @@ class RunTimeLearner:
         """Class to its record."""
         return self._records
 
-    def add(self, ended: Ended) -> None:
+    def add(self, ended: WorkloadRun) -> None:
         """Merge a run; one that is known already changes nothing."""
-        self.merge(ended.key, ended.record())
-        if ended.cluster_queue and ended.succeeded:
-            self.merge(of_queue(ended.cluster_queue, home_of(ended.key)), pooled(ended))
+        key, record = ended.mark.job_class.key, ended.record()
+        self.merge(key, record)
+        if ended.cluster_queue and ended.run.succeeded:
+            # It teaches about others in its ClusterQueue, too.
+            queue_key = of_queue(ended.cluster_queue, home_of(key))
+            self.merge(queue_key, ClassRecord(runs=record.runs))
 
-    def begin(self, job_class: JobClass, began: Began) -> None:
+    def begin(self, begun: WorkloadRun) -> None:
         """Merge how a run in progress began."""
-        self.merge(job_class.key, began.record()._replace(coarse=job_class.coarse))
+        self.merge(begun.mark.job_class.key, begun.beginning())
 
     def merge(self, key: str, record: ClassRecord) -> None:
         """Merge a record of a class."""

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from webhook.learn.run_records import (
     FAILURES_THAT_TELL,
     ClassRecord,
-    RunOutcome,
+    Run,
     unpack_outcomes,
 )
 from webhook.model.policy.fallback_policy import Accelerator, FallbackPolicy
@@ -60,7 +60,7 @@ def _last_success(record: ClassRecord, policy: FallbackPolicy, first: str) -> fl
     return max(ends, default=-REFUSED_SECONDS)
 
 
-def _outcomes(record: ClassRecord, place: tuple[str, str]) -> tuple[RunOutcome, ...]:
+def _outcomes(record: ClassRecord, place: tuple[str, str]) -> tuple[Run, ...]:
     return unpack_outcomes(record.outcomes.get(place, b""))
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from sys import intern
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from webhook.kueue.requests import declared
 from webhook.model import flags
@@ -55,6 +55,9 @@ class Mark(NamedTuple):
     """Generation of the policy that decided."""
     said: int = 0
     """Seconds that its owner said it runs in the first option; 0: nothing was said."""
+
+
+NO_MARK: Final = Mark(JobClass("", ""), 0)
 
 
 def shared_home(policy: str) -> str:

@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 from webhook.api.resources import RUN_TIMES, RUN_TIMES_LABEL, RUN_TIMES_VALUE
 from webhook.learn.device_runs import DEVICE_RUN, merged_device_runs
 from webhook.learn.device_runs import unpack as unpack_device_runs
+from webhook.learn.job_class import NO_MARK, Mark
 from webhook.model import fields
 from webhook.model.faults import attempted
 from webhook.model.fields import EMPTY
@@ -45,24 +46,20 @@ _NO_OUTCOMES: Mapping[tuple[str, str], Packed] = {}
 
 
 class Run(NamedTuple):
-    """One run; equal values in all three fields are the same run."""
+    """One run; equal values are the same run.
+
+    Durations and outcomes are packed apart, so what is unpacked has only one of both.
+    """
 
     finished: int
     """Seconds since 1970, by the API server's clock, which has whole seconds."""
     uid: int
     """16 bits of a digest of its Workload's uid."""
-    seconds: int
+    seconds: int = 0
     """From its last admission to its end."""
-
-
-class RunOutcome(NamedTuple):
-    """How a run in an option of a policy ended."""
-
-    finished: int
-    uid: int
-    generation: int
+    generation: int = 0
     """Generation of the policy when it decided."""
-    succeeded: bool
+    succeeded: bool = True
 
 
 class ClassRecord(NamedTuple):
@@ -100,75 +97,62 @@ class ClassRecord(NamedTuple):
         )
 
 
-class Began(NamedTuple):
-    """How a run has begun so far; times in seconds since 1970, 0: not reached."""
+class WorkloadRun(NamedTuple):
+    """A Workload's run as far as it has come; times in seconds since 1970, 0: not reached."""
 
-    cluster_queue: str
-    flavors: str
-    cluster: str
+    run: Run
+    """Of one that has not ended only the ``uid`` is known."""
+    flavors: str = ""
+    cluster: str = ""
     """Where MultiKueue has sent it; empty: it runs here."""
-    uid: int
-    """As in a ``Run``."""
-    reserved: int
+    cluster_queue: str = ""
+    reserved: int = 0
     """0 also if no AdmissionCheck is between reservation and admission."""
-    admitted: int
+    admitted: int = 0
     ready: int = 0
     """When all its pods were ready for the first time."""
-
-    def record(self) -> ClassRecord:
-        """Return what is learned from it."""
-        starts, dispatches = {}, {}
-        if self.flavors and self.ready >= self.admitted > 0:
-            start = pack_runs([Run(self.ready, self.uid, self.ready - self.admitted)])
-            starts = dict.fromkeys(places(self.flavors, self.cluster), start)
-        if self.admitted >= self.reserved > 0:
-            dispatch = Run(self.admitted, self.uid, self.admitted - self.reserved)
-            dispatches = {self.cluster_queue: pack_runs([dispatch])}
-        return ClassRecord(starts=starts, dispatches=dispatches)
-
-
-class Ended(NamedTuple):
-    """One Workload's run, as it is added to the record of its class."""
-
-    key: str
-    coarse: str
-    name: str
-    flavors: str
-    run: Run
-    succeeded: bool
+    mark: Mark = NO_MARK
+    name: str = ""
+    """As in ``ClassRecord``; it and what follows are known once it has ended."""
     policy: str = ""
     option: str = ""
-    generation: int = 0
-    cluster: str = ""
-    """Where MultiKueue had sent it; empty: it ran here."""
-    began: Began | None = None
-    cluster_queue: str = ""
     placed: tuple[PlacedPods, ...] = ()
     """Where its pods were in the domains of Topologies."""
     level: str = ""
     """The lowest level of which one domain had all of its pods; empty: that is not known."""
-    said: int = 0
-    """Seconds that its owner said it runs in the first option; 0: nothing was said."""
     evicted: int = 0
     """How often it was evicted before, as Nodes or pods were lost."""
 
+    @property
+    def has_ended(self) -> bool:
+        return self.run.finished > 0
+
+    def beginning(self) -> ClassRecord:
+        """Return what is learned from how it began."""
+        starts, dispatches = {}, {}
+        if self.flavors and self.ready >= self.admitted > 0:
+            start = pack_runs([Run(self.ready, self.run.uid, self.ready - self.admitted)])
+            starts = dict.fromkeys(places(self.flavors, self.cluster), start)
+        if self.admitted >= self.reserved > 0:
+            dispatch = Run(self.admitted, self.run.uid, self.admitted - self.reserved)
+            dispatches = {self.cluster_queue: pack_runs([dispatch])}
+        coarse = self.mark.job_class.coarse
+        return ClassRecord(coarse=coarse, starts=starts, dispatches=dispatches)
+
     def record(self) -> ClassRecord:
+        """Return what is learned from it, now that it has ended."""
         where = (*places(self.flavors, self.cluster), *at_level(self.flavors, self.level))
         packed = dict.fromkeys(where, pack_runs([self.run]))
-        said = pack_runs([self.run._replace(seconds=self.said)])
-        evicted = pack_runs([self.run._replace(seconds=self.evicted)])
-        begun = self.began.record() if self.began is not None else ClassRecord()
-        outcome = RunOutcome(self.run.finished, self.run.uid, self.generation, self.succeeded)
-        return ClassRecord(
-            coarse=self.coarse,
+        succeeded, said = self.run.succeeded, self.mark.said
+        said_runs = dict.fromkeys(where, pack_runs([self.run._replace(seconds=said)]))
+        evicted = dict.fromkeys(where, pack_runs([self.run._replace(seconds=self.evicted)]))
+        return self.beginning()._replace(
             name=self.name,
-            runs=packed if self.succeeded else {},
-            said=dict.fromkeys(where, said) if self.succeeded and self.said else {},
-            failed={} if self.succeeded else packed,
-            evicted=dict.fromkeys(where, evicted) if self.succeeded and self.evicted else {},
-            outcomes={(self.policy, self.option): pack_outcomes([outcome])},
-            starts=begun.starts,
-            dispatches=begun.dispatches,
+            runs=packed if succeeded else {},
+            said=said_runs if succeeded and said else {},
+            failed={} if succeeded else packed,
+            evicted=evicted if succeeded and self.evicted else {},
+            outcomes={(self.policy, self.option): pack_outcomes([self.run])},
         )
 
 
@@ -207,11 +191,6 @@ def at_level(flavors: str, level: str) -> tuple[str, ...]:
     return (f"{flavors}{AT_LEVEL}{level}",) if level else ()
 
 
-def pooled(ended: Ended) -> ClassRecord:
-    """Return what a run teaches about others in its ClusterQueue."""
-    return ClassRecord(runs=ended.record().runs)
-
-
 def split_place(place: str) -> tuple[str, str]:
     """Split a key into flavors and worker cluster."""
     flavors, _, cluster = place.partition(IN_CLUSTER)
@@ -247,7 +226,7 @@ def merged_begun(one: Packed, other: Packed) -> Packed:
 
 
 def pack_runs(runs: Iterable[Run]) -> Packed:
-    return b"".join(_RUN.pack(*run) for run in runs)
+    return b"".join(_RUN.pack(run.finished, run.uid, run.seconds) for run in runs)
 
 
 def unpack_runs(packed: Packed) -> tuple[Run, ...]:
@@ -257,15 +236,21 @@ def unpack_runs(packed: Packed) -> tuple[Run, ...]:
         ValueError: it is not what ``pack_runs`` made.
 
     """
-    return tuple(map(Run._make, _unpacked(_RUN, packed)))
+    return tuple(Run(finished, uid, seconds) for finished, uid, seconds in _unpacked(_RUN, packed))
 
 
-def pack_outcomes(outcomes: Iterable[RunOutcome]) -> Packed:
-    return b"".join(_OUTCOME.pack(*outcome) for outcome in outcomes)
+def pack_outcomes(runs: Iterable[Run]) -> Packed:
+    return b"".join(
+        _OUTCOME.pack(run.finished, run.uid, run.generation, run.succeeded) for run in runs
+    )
 
 
-def unpack_outcomes(packed: Packed) -> tuple[RunOutcome, ...]:
-    return tuple(map(RunOutcome._make, _unpacked(_OUTCOME, packed)))
+def unpack_outcomes(packed: Packed) -> tuple[Run, ...]:
+    """Unpack what ``pack_outcomes`` made; the duration of these runs is not known."""
+    return tuple(
+        Run(finished, uid, generation=generation, succeeded=bool(succeeded))
+        for finished, uid, generation, succeeded in _unpacked(_OUTCOME, packed)
+    )
 
 
 def _unpacked(layout: struct.Struct, packed: Packed) -> Iterable[tuple[int, ...]]:

@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from webhook.learn import job_class
 from webhook.learn.interruptions import evictions_of
-from webhook.learn.job_class import Mark
-from webhook.learn.run_records import Began, Ended, Run
+from webhook.learn.job_class import NO_MARK, Mark
+from webhook.learn.run_records import Run, WorkloadRun
 from webhook.model import fields, marks
 from webhook.model.faults import attempted
 from webhook.model.fields import child
@@ -109,31 +109,58 @@ def admitted_at(conditions: Conditions) -> int:
     return since(conditions, "Admitted")
 
 
-def read_began(
-    metadata: Mapping[str, Any], status: Mapping[str, Any], conditions: Conditions
-) -> Began | None:
-    """Return how its run has begun so far; None: it has no quota, or there is nothing to learn.
+def read_run(
+    source: Mapping[str, Any], conditions: Conditions, mark: Mark | None
+) -> WorkloadRun | None:
+    """Return its run as far as it has come; None: it has no quota, or there is nothing to learn.
 
+    It has ended if it succeeded or failed while it was admitted. Whose decision it ran by, and in
+    which domains, is for the caller to add. *mark*: None if its class cannot be read.
     PodsReady exists unless the feature gate of Kueue's ``waitForPodsReady`` is off.
     """
+    metadata, status = (fields.mapping(source, key, "") for key in ("metadata", "status"))
     admission = fields.mapping(status, "admission", "status")
     if not admission:
         return None
     checked = fields.sequence(status, "admissionChecks", "status")
-    reserved = since(conditions, "QuotaReserved") if checked else 0
-    admitted, ready = admitted_at(conditions), since(conditions, "PodsReady")
+    ready = since(conditions, "PodsReady")
+    admitted = admitted_at(conditions)
     if conditions.get("PodsReady", NOT_SAID)[1] == _RECOVERED or ready < admitted:
         ready = 0
-    if not (reserved or (admitted and ready)):
-        return None
-    return Began(
+    begun = WorkloadRun(
+        run=Run(0, _digest(metadata)),
         cluster_queue=intern(fields.text(admission, "clusterQueue", "status.admission")),
         flavors=read_flavors(admission),
         cluster=intern(fields.text(status, "clusterName", "status")),
-        uid=_digest(metadata),
-        reserved=reserved,
+        reserved=since(conditions, "QuotaReserved") if checked else 0,
         admitted=admitted,
         ready=ready,
+        mark=mark or NO_MARK,
+    )
+    if mark is not None and (run := _ended(begun, metadata, conditions)) is not None:
+        name = _name(fields.mapping(source, "spec", ""))
+        return begun._replace(run=run, name=name, evicted=evictions_of(status))
+    return begun if begun.reserved or (admitted and ready) else None
+
+
+def _ended(begun: WorkloadRun, metadata: Mapping[str, Any], conditions: Conditions) -> Run | None:
+    """Return a run that succeeded or failed while it was admitted; None: it is no such run.
+
+    A Workload that replaces another slice has run longer than it shows, and is left out.
+    """
+    finished, reason, ended = conditions.get("Finished", NOT_SAID)
+    if finished != "True" or reason not in (SUCCEEDED, FAILED):
+        return None
+    end = _seconds(ended, "status.conditions")
+    if not begun.admitted or not begun.flavors or not end >= begun.admitted:
+        return None
+    if fields.mapping(metadata, "annotations", "metadata").get(REPLACES):
+        return None
+    return begun.run._replace(
+        finished=end,
+        seconds=end - begun.admitted,
+        generation=begun.mark.generation,
+        succeeded=reason == SUCCEEDED,
     )
 
 
@@ -211,37 +238,6 @@ def read_flavors(admission: Mapping[str, Any]) -> str:
         for name in fields.texts(assignment, "flavors", here).values()
     }
     return intern(",".join(sorted(names)))
-
-
-def read_ended(
-    source: Mapping[str, Any], conditions: Conditions, mark: Mark, flavors: str
-) -> Ended | None:
-    """Return a run that succeeded or failed while it was admitted; None: it is no such run.
-
-    Whose decision it ran by, and how it began and where, is for the caller to add.
-    A Workload that replaces another slice has run longer than it shows, and is left out.
-    """
-    finished, reason, ended = conditions.get("Finished", NOT_SAID)
-    if finished != "True" or reason not in (SUCCEEDED, FAILED):
-        return None
-    status, metadata = (fields.mapping(source, key, "") for key in ("status", "metadata"))
-    end, begin = _seconds(ended, "status.conditions"), admitted_at(conditions)
-    if not begin or not flavors or not end >= begin:
-        return None
-    if fields.mapping(metadata, "annotations", "metadata").get(REPLACES):
-        return None
-    return Ended(
-        key=mark.job_class.key,
-        coarse=mark.job_class.coarse,
-        name=_name(fields.mapping(source, "spec", "")),
-        flavors=flavors,
-        run=Run(end, _digest(metadata), end - begin),
-        succeeded=reason == SUCCEEDED,
-        generation=mark.generation,
-        cluster=intern(fields.text(status, "clusterName", "status")),
-        said=mark.said,
-        evicted=evictions_of(status),
-    )
 
 
 def _digest(metadata: Mapping[str, Any]) -> int:

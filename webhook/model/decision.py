@@ -173,7 +173,6 @@ class DecisionWith(Generic[OptionT]):
     policy: _Name
     mode: Annotated[Mode, BeforeValidator(_known_mode)]
     """Observe also where it is not known, so that nobody takes the Job for one that was changed."""
-    # By it a match condition lets the API server leave out the second call (decision 0008).
     option: Annotated[_Name | None, AfterValidator(lambda name: name or None)] = None
     """None: left as submitted."""
     left_alone: Annotated[LeftAlone | None, BeforeValidator(_known_reason)] = None
@@ -193,8 +192,8 @@ class DecisionWith(Generic[OptionT]):
     options: Annotated[tuple[OptionT, ...], FailFast()] = ()
     """As they were at the decision or the last move."""
     original: dict[str, Any] = field(default_factory=dict)
-    """JSON Pointer to what was submitted there, as ``admission.original`` writes it; empty also
-    where it is not recorded yet."""
+    """JSON Pointer to what was submitted there, as ``admission.patch`` writes it; empty also where
+    it is not recorded yet."""
 
     @property
     def unix(self) -> float:

@@ -61,7 +61,7 @@ class RunTime:
     """How learned runs compare with what owners said of them; None: they said nothing."""
     known_in: frozenset[str] | None = None
     """The only namespaces whose Jobs may count on it, where it is said by somebody who is not
-    believed everywhere (decision 0054); None: all may."""
+    believed everywhere (decision 0023); None: all may."""
 
 
 Estimates: TypeAlias = Mapping[tuple[str, str], RunTime]

@@ -209,7 +209,7 @@ INCREMENTAL: Final = "kueue.x-k8s.io/multikueue-dispatcher-incremental"
 DISPATCHERS: Final = frozenset({"kueue.x-k8s.io/multikueue-dispatcher-all-at-once", INCREMENTAL})
 """Those of MultiKueue itself."""
 OWN_DISPATCHER: Final = "kueue-fallback.dev/dispatcher"
-"""Ours: the leading controller nominates one cluster at a time (docs/decisions/0040-dispatcher.md).
+"""Ours: the leading controller nominates one cluster at a time (docs/decisions/0016-clusters.md).
 """
 
 FIELDS: Final[_Fields] = {
@@ -286,22 +286,22 @@ class KueueTested(Explained):
     VERSION_UNTESTED = (
         "VersionUntested",
         "Kueue's version is not among those that are tested",
-        "Take a release that is tested with it, or try it, and set `untested_kueue: enforce`.",
+        "Take a release that is tested with it, or set `untested_kueue: enforce`.",
     )
     UNMODELLED = (
         "Unmodelled",
         "a gate or a field of Kueue's configuration changes what Kueue does, or is unknown",
-        "The message names it. Take it back, or set `untested_kueue: enforce` if you accept it.",
+        "The message names it. Revert it, or set `untested_kueue: enforce`.",
     )
     VERSION_UNKNOWN = (
         "VersionUnknown",
         "Kueue's version cannot be read from its Deployment",
-        "The message says why. Where Kueue is installed otherwise, state it: `kueue_version`.",
+        "The message says why. State it in the setting `kueue_version`.",
     )
     CONFIGURATION_UNKNOWN = (
         "ConfigurationUnknown",
         "Kueue's arguments or its configuration cannot be read",
-        "The message says where; Kueue itself may not be able to read it either.",
+        "The message says where.",
     )
 
 

@@ -57,52 +57,52 @@ class Ready(Explained):
     INVALID = (
         "Invalid",
         "the policy breaks a rule; it was stored before that rule was there, and is passed over",
-        "Correct what the message names; `kubectl fallback check` says the same.",
+        "Correct what the message names.",
     )
     NO_NAMESPACE = (
         "NoNamespace",
         "no namespace is selected",
-        "Label a namespace, or mend `match.namespaceSelector`; a system namespace has no team.",
+        "Label a namespace, or correct `match.namespaceSelector`.",
     )
     TOO_MANY = (
         "TooMany",
         "its namespace has more policies of its own than count",
-        "Merge policies of the namespace, or delete some; those whose names come first count.",
+        "Merge or delete some; those whose names come first count.",
     )
     QUEUE_NOT_FOUND = (
         "QueueNotFound",
         "no selected namespace has the LocalQueue of an option",
-        "Create the LocalQueue, or correct its name.",
+        "Create it, or correct its name.",
     )
     CLUSTER_QUEUE_NOT_FOUND = (
         "ClusterQueueNotFound",
         "the ClusterQueue of an option does not exist",
-        "Create the ClusterQueue, or correct its name in the policy or the LocalQueue.",
+        "Create it, or correct its name.",
     )
     KIND_NOT_SERVED = (
         "KindNotServed",
         "the cluster does not serve a kind that the policy names",
-        "Install what defines it, or take it out of `match.kinds`.",
+        "Install it, or take it out of `match.kinds`.",
     )
     KIND_NOT_SWITCHED_ON = (
         "KindNotSwitchedOn",
         "the chart's `kinds` lack a kind that the policy names, so its Jobs are not reviewed",
-        "Add it to the value `kinds` of the chart, or take it out of `match.kinds`.",
+        "Add it to the chart's `kinds`.",
     )
     KIND_NOT_MANAGED = (
         "KindNotManaged",
         "Kueue's integration for a kind that the policy names is off",
-        "Switch it on in Kueue's `integrations.frameworks`, or take it out of `match.kinds`.",
+        "Switch it on in Kueue's `integrations.frameworks`.",
     )
     PRIORITY_CLASS_NOT_FOUND = (
         "PriorityClassNotFound",
         "the WorkloadPriorityClass that an option gives does not exist",
-        "Create it, or correct the option's `priorityClass` or `guests.priorityClass`.",
+        "Create it, or correct its name.",
     )
     RUNTIME_CLASS_NOT_FOUND = (
         "RuntimeClassNotFound",
         "the RuntimeClass that an option sets does not exist",
-        "Create it, or mend `adaptation.runtimeClassName`.",
+        "Create it, or correct its name.",
     )
 
 
@@ -117,7 +117,7 @@ class ProfileReady(Explained):
     INVALID = (
         "Invalid",
         "the profile breaks a rule; it was stored before that rule was there, and is passed over",
-        "Correct what the message names; `kubectl fallback check` says the same.",
+        "Correct what the message names.",
     )
     UNKNOWN_MODEL = (
         "UnknownModel",
@@ -127,7 +127,7 @@ class ProfileReady(Explained):
     NO_FLAVOR = (
         "NoFlavor",
         "no ResourceFlavor is among its `flavors` or has its `nodeLabels`",
-        "Create the ResourceFlavor, or correct the name or the labels.",
+        "Create it, or correct the name or the labels.",
     )
     AMBIGUOUS = (
         "Ambiguous",
@@ -147,12 +147,12 @@ class TariffReady(Explained):
     INVALID = (
         "Invalid",
         "the tariff breaks a rule; it was stored before that rule was there, and is passed over",
-        "Correct what the message names; `kubectl fallback check` says the same.",
+        "Correct what the message names.",
     )
     BAD_TIME_ZONE = (
         "BadTimeZone",
         "there is no such time zone",
-        "Mend `timeZone`. Until then only entries count that hold always.",
+        "Correct it. Until then only entries count that always apply.",
     )
     UNKNOWN_CLUSTER = (
         "UnknownCluster",
@@ -172,7 +172,7 @@ class TariffReady(Explained):
     CURRENCY_DIFFERS = (
         "CurrencyDiffers",
         "its money is in another currency than the installation's",
-        "Write it in the currency of the chart's `currency`. Until then only its carbon counts.",
+        "Use the chart's `currency`. Until then only its carbon counts.",
     )
     BAD_SERIES = (
         "BadSeries",
@@ -182,7 +182,7 @@ class TariffReady(Explained):
     SERIES_ENDED = (
         "SeriesEnded",
         "the last point of a series is past",
-        "See why the ConfigMap is not written any more. Until then the entries count.",
+        "Find out why the ConfigMap is no longer written. Until then the entries count.",
     )
 
 
@@ -192,12 +192,12 @@ class EventReason(Explained):
     DECIDED = (
         "Decided",
         "on a Job: at its creation it was changed; the message says what and why",
-        "Nothing; `kubectl fallback undo` takes it back while the Job still waits.",
+        "Nothing; `kubectl fallback undo` puts it back while it is pending.",
     )
     MOVED = (
         "Moved",
         "on a Job: it waited, and was sent to another option; the message says why",
-        "Nothing; `kubectl fallback undo` takes it back while the Job still waits.",
+        "Nothing; `kubectl fallback undo` puts it back while it is pending.",
     )
     UNDONE = (
         "Undone",
@@ -232,7 +232,7 @@ class Obstacle(Explained):
     CREATION_ONLY = (
         "creationOnly",
         "a Job of its kind is decided at its creation only",
-        "Nothing in place: `undo --recreate` while it waits, or submit it with policy=none.",
+        "Nothing in place: submit it with policy=none.",
     )
     STOPPING = (
         "stopping",
@@ -277,17 +277,17 @@ class Obstacle(Explained):
     IMMUTABLE_ENV = (
         "immutableEnv",
         "an environment variable would change, which Kubernetes allows at creation only",
-        "Set the variable in the Job too, to one value in all containers; `undo --recreate` helps.",
+        "Set the variable in the Job, to one value in all containers.",
     )
     IMMUTABLE_RESOURCES = (
         "immutableResources",
         "its resources would change, which its kind allows at creation only",
-        "Nothing in place: `undo --recreate`, or let options differ in nodes and tolerations.",
+        "Nothing in place: let options differ in nodes and tolerations.",
     )
     IMMUTABLE_REPLICAS = (
         "immutableReplicas",
         "the replicas of a pod set would change, which its kind allows at creation only",
-        "Nothing in place: `undo --recreate`, or let options have equal `adaptation.replicas`.",
+        "Nothing in place: give options equal `adaptation.replicas`.",
     )
     IMMUTABLE_RUNTIME_CLASS = (
         "immutableRuntimeClass",
@@ -302,7 +302,7 @@ class Obstacle(Explained):
     IMMUTABLE_TEMPLATE = (
         "immutableTemplate",
         "its pods would change, which its kind allows at creation only",
-        "Nothing in place: `undo --recreate`, or let options differ in their queues alone.",
+        "Nothing in place: let options differ in their queues alone.",
     )
     IMMUTABLE_PRIORITY = (
         "immutablePriority",
@@ -317,12 +317,12 @@ class Obstacle(Explained):
     UNCOUNTED_GUEST = (
         "uncountedGuest",
         "the option limits its guests, and this Job could not be counted as one",
-        "Let the options differ in a container's resources as well, or leave `guests` out.",
+        "Let the options differ in a container's resources, or leave `guests` out.",
     )
     OLDER_KUBERNETES = (
         "olderKubernetes",
         "its resources would change, which Kubernetes allows from 1.36 on only",
-        "Upgrade Kubernetes; until then, let options differ in the queue alone.",
+        "Upgrade Kubernetes, or let options differ in the queue alone.",
     )
     NO_WORKLOAD = (
         "noWorkload",
@@ -342,7 +342,7 @@ class Obstacle(Explained):
     DEACTIVATED = (
         "deactivated",
         "its Workload is deactivated",
-        "Set `spec.active` of its Workload to true, if it shall run; `move-to` moves it before.",
+        "Set its Workload's `spec.active` to true; `move-to` moves it before.",
     )
     QUOTA_RESERVED = (
         "quotaReserved",
@@ -382,7 +382,7 @@ class Obstacle(Explained):
     EVICTED = (
         "evicted",
         "its Workload was evicted, and Kueue ignores a new queue until it has quota again",
-        "Nothing; options that differ in a container's resources are not affected.",
+        "Nothing; this spares options that differ in a container's resources.",
     )
     TOO_SOON = (
         "tooSoon",
@@ -447,7 +447,7 @@ class Obstacle(Explained):
     UNTESTED_KUEUE = (
         "untestedKueue",
         "policies only observe, because Kueue is another one than is tested",
-        "The policy's condition KueueTested says why; or set `untested_kueue: enforce`.",
+        "The condition KueueTested says why; or set `untested_kueue: enforce`.",
     )
     NO_SUCH_OPTION = (
         "noSuchOption",
@@ -472,12 +472,12 @@ class Obstacle(Explained):
     OPTION_REFUSED = (
         "optionRefused",
         "the option is refused",
-        "The warning gives the option's reason; see the options' reasons above.",
+        "The warning gives the option's reason.",
     )
     NO_QUEUE = (
         "noQueue",
         "it named no queue when it was submitted, and would wait in none",
-        "`kubectl annotate` it with `kueue-fallback.dev/policy=none` to have it left alone.",
+        "Annotate it with `kueue-fallback.dev/policy=none`.",
     )
 
 
@@ -491,17 +491,17 @@ class Reason(Explained):
     QUEUE_NOT_FOUND = (
         "queueNotFound",
         "the Job's namespace has no such LocalQueue",
-        "Create the LocalQueue there, or correct its name in the policy; a near name is suggested.",
+        "Create it, or correct its name in the policy.",
     )
     QUEUE_AMBIGUOUS = (
         "queueAmbiguous",
         "several LocalQueues of the namespace point to the option's ClusterQueue",
-        "Name one of them in the policy: `queue` instead of `clusterQueue`.",
+        "Give the option `queue` instead of `clusterQueue`.",
     )
     CLUSTER_QUEUE_NOT_FOUND = (
         "clusterQueueNotFound",
         "the LocalQueue points to a ClusterQueue that does not exist",
-        "Create the ClusterQueue, or correct the LocalQueue.",
+        "Create it, or correct the LocalQueue.",
     )
     STOPPED = (
         "stopped",
@@ -511,7 +511,7 @@ class Reason(Explained):
     INACTIVE = (
         "inactive",
         "the ClusterQueue is not active",
-        "`kubectl describe clusterqueue` says why; mostly a ResourceFlavor is missing.",
+        "`kubectl describe clusterqueue` says why.",
     )
     NO_ACTIVE_CLUSTER = (
         "noActiveCluster",
@@ -521,7 +521,7 @@ class Reason(Explained):
     NO_CLUSTER_FITS = (
         "noClusterFits",
         "each worker cluster behind the ClusterQueue was silent for too long, or can never hold it",
-        "The detail names each cluster and its reason: reach it again, or correct its queues.",
+        "The detail names each cluster and its reason.",
     )
     NAMESPACE_NOT_SELECTED = (
         "namespaceNotSelected",
@@ -531,12 +531,12 @@ class Reason(Explained):
     NOT_COVERED = (
         "notCovered",
         "the ClusterQueue has no quota for something that the adapted Job asks for",
-        "Cover the resource in the ClusterQueue, or take it off in the option's adaptation.",
+        "Cover the resource there, or remove it in the adaptation.",
     )
     REPLICAS_NOT_ALLOWED = (
         "replicasNotAllowed",
         "the Job has no pod set whose replicas the option sets, or may not have so many of it",
-        "Name a pod set that the Job has, and a number between its own least and most.",
+        "Name a pod set of the Job, and a number within its own bounds.",
     )
     EXCEEDS_MAXIMUM = (
         "exceedsMaximum",
@@ -546,17 +546,17 @@ class Reason(Explained):
     NO_FLAVOR = (
         "noFlavor",
         "no ResourceFlavor of the ClusterQueue fits the adapted Job's selectors and tolerations",
-        "Let the adaptation set or remove the node selector or toleration that the detail names.",
+        "Set or remove in the adaptation what the detail names.",
     )
     TOPOLOGY_LEVEL_MISSING = (
         "topologyLevelMissing",
         "the Job asks for a topology, and the ClusterQueue's flavors have none, or not that level",
-        "Let `adaptation.topology` name a level of the flavor's Topology, or Remove what is asked.",
+        "Name a level of the flavor's Topology in `adaptation.topology`, or Remove.",
     )
     TOPOLOGY_NEEDED = (
         "topologyNeeded",
         "beside flavors without a topology, this one serves only Jobs that ask for one",
-        "Let the option ask for one: `adaptation.topology: {mode: Auto, level: …}`.",
+        "Give the option `adaptation.topology: {mode: Auto, level: …}`.",
     )
     EXCEEDS_DOMAIN = (
         "exceedsDomain",
@@ -581,7 +581,7 @@ class Reason(Explained):
     WOULD_BE_INVALID = (
         "wouldBeInvalid",
         "the API server, or a LimitRange, would refuse the adapted Job",
-        "Correct the adaptation; the detail names the container and the amounts.",
+        "Correct the adaptation where the detail says.",
     )
     STILL_PINNED = (
         "stillPinned",
@@ -631,7 +631,7 @@ class Reason(Explained):
     TOO_LONG = (
         "tooLong",
         "the expected run exceeds activeDeadlineSeconds or Kueue's maximum execution time",
-        "Raise that limit, or nothing: the Job would be ended before it is done.",
+        "Raise that limit.",
     )
     TOO_SLOW = (
         "tooSlow",
@@ -666,7 +666,7 @@ class Reason(Explained):
     KEEPS_FAILING = (
         "keepsFailing",
         "Jobs of its class failed three times there and never succeeded; refused for a day",
-        "Look at the logs of those Jobs; a changed policy, or a day, lets it be tried again.",
+        "Look at those Jobs' logs. It is tried again after a day, or when the policy changes.",
     )
 
 
@@ -676,7 +676,7 @@ class Skip(Explained):
     NO_POLICY = (
         "noPolicy",
         "no policy matches this Job",
-        "If one should: `kubectl fallback explain` says what of each `spec.match` it fails.",
+        "`kubectl fallback explain` says what of each `spec.match` it fails.",
     )
     OPTED_OUT = (
         "optedOut",
@@ -731,7 +731,7 @@ class Skip(Explained):
     KIND_NOT_MANAGED = (
         "kindNotManaged",
         "Kueue's integration for this kind of Job is off",
-        "Switch it on in Kueue's `integrations.frameworks`, such as `batch/job`.",
+        "Switch it on in Kueue's `integrations.frameworks`.",
     )
     NO_QUEUE = (
         "noQueue",
@@ -746,7 +746,7 @@ class Skip(Explained):
     NOT_SYNCED = (
         "notSynced",
         "the state of the cluster is not known yet",
-        "Wait for `/readyz`; if it stays so, the log of the observer names what it cannot list.",
+        "If it stays so, the observer's log names what it cannot list.",
     )
 
 
@@ -756,7 +756,7 @@ class LeftAlone(Explained):
     STALE = (
         "stale",
         "a watch of the cluster has been silent for 15 s, so the state of the queues may be old",
-        "Look at `kueue_fallback_watch_age_seconds` and at how the API server is.",
+        "Look at `kueue_fallback_watch_age_seconds` and at the API server.",
     )
     UNREADABLE = (
         "unreadable",
@@ -765,7 +765,7 @@ class LeftAlone(Explained):
     )
     UNMODELLED = (
         "unmodelled",
-        "it uses a topology, a device claim or fewer pods, and no forecast covers that",
+        "it uses a topology, a device claim or partial admission, which forecasts do not cover",
         "Nothing: Kueue serves it as it was submitted.",
     )
     TOO_LARGE = (
@@ -776,12 +776,12 @@ class LeftAlone(Explained):
     CHANGED_SINCE = (
         "changedSince",
         "other admission changed it after the decision, which cannot be carried out on that",
-        "Look at which webhook puts back what the option changes, and let it pass such Jobs.",
+        "Find the webhook that puts back what the option changes.",
     )
     NO_OPTION = (
         "noOption",
         "every option that could be taken is refused",
-        "Look at the reason of each option: `kubectl fallback explain`.",
+        "`kubectl fallback explain` shows each option's reason.",
     )
 
 

@@ -175,7 +175,7 @@ class Handler:
         # In a reinvocation, only another replica's decision is not in the ledger yet.
         if arrival is None or (_was_decided(outcome) and self._here.knows(arrival.key)):
             return
-        # The bound by namespace: docs/decisions/0025-placements-that-come-to-nothing.md.
+        # The bound by namespace: docs/decisions/0001-count-workloads.md.
         room = self._here.room(arrival, peer)
         if room < arrival.count:
             self._metrics.expired.labels(TOO_MANY).inc()

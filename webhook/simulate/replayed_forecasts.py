@@ -22,7 +22,8 @@ from webhook.kueue.simulation import Running
 from webhook.kueue.tree_forecast import StartTimes
 from webhook.learn.dispatches import Dispatches, WaitingDispatches
 from webhook.learn.estimates import RunTimeLearner
-from webhook.learn.run_records import Began, Ended, Run
+from webhook.learn.job_class import Mark
+from webhook.learn.run_records import Run, WorkloadRun
 from webhook.model.costs.prices import LASTS_SECONDS, NO_CONGESTION, NO_PRICES, Prices
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import Dispatch, Estimates, JobClass
@@ -56,30 +57,29 @@ class Dispatched:
         self._learned = set(run_times.delays.dispatches)
         """Queues whose delays were known before."""
 
-    def reserve(self, cluster_queue: str, begun: StartedWorkloads) -> Began:
+    def reserve(self, queued: QueuedJob, begun: StartedWorkloads) -> WorkloadRun:
         """Note a Workload that has quota and waits for AdmissionChecks."""
         reserved = int(begun.at) + self._epoch
-        self._waiting[cluster_queue].add(("", begun.key), reserved)
-        self._recounted.add(cluster_queue)
-        return Began(
-            cluster_queue=cluster_queue,
+        self._waiting[queued.cluster_queue].add(("", begun.key), reserved)
+        self._recounted.add(queued.cluster_queue)
+        return WorkloadRun(
+            run=Run(0, digest(begun.key)),
+            cluster_queue=queued.cluster_queue,
             flavors=",".join(sorted(set(begun.flavors))),
-            cluster="",
-            uid=digest(begun.key),
             reserved=reserved,
-            admitted=0,
+            mark=_mark(queued),
         )
 
-    def admit(self, key: str, before: Began, job_class: JobClass, at: float, cluster: str) -> Began:
+    def admit(self, key: str, before: WorkloadRun, at: float, cluster: str) -> WorkloadRun:
         """Note that it was admitted in a cluster, and learn from the delay.
 
         When its pods are ready is left out: a true run time includes their start.
         """
         self._waiting[before.cluster_queue].remove(("", key))
         self._recounted.add(before.cluster_queue)
-        began = before._replace(admitted=int(at) + self._epoch, cluster=cluster)
-        self._run_times.begin(job_class, began)
-        return began
+        begun = before._replace(admitted=int(at) + self._epoch, cluster=cluster)
+        self._run_times.begin(begun)
+        return begun
 
     def step(self) -> Mapping[str, Dispatch]:
         """Return what the observer would publish."""
@@ -94,6 +94,10 @@ class Dispatched:
         self._recounted.clear()
         self._learned.clear()
         return dispatches
+
+
+def _mark(queued: QueuedJob) -> Mark:
+    return Mark(queued.job_class, queued.generation, queued.said)
 
 
 def digest(key: str) -> int:
@@ -335,9 +339,10 @@ class Forecasts:
         self._hold(begun.key, usage, admitted=0)
         if begun.key not in self._joined:
             return
-        name = self._joined[begun.key][0].cluster_queue
-        holding, began = self._queues[name].holding, self._dispatched.reserve(name, begun)
-        holding[begun.key] = holding[begun.key]._replace(began=began)
+        queued, _ = self._joined[begun.key]
+        holding = self._queues[queued.cluster_queue].holding
+        run = self._dispatched.reserve(queued, begun)
+        holding[begun.key] = holding[begun.key]._replace(run=run)
 
     def admit(self, key: str, at: float, cluster: str) -> None:
         """Note that a Workload with quota was admitted in a cluster."""
@@ -345,10 +350,10 @@ class Forecasts:
             return
         queued, _ = self._joined[key]
         holding = self._queues[queued.cluster_queue].holding
-        began = holding[key].began
-        if began is not None:
-            began = self._dispatched.admit(key, began, queued.job_class, at, cluster)
-        holding[key] = holding[key]._replace(admitted=int(at) + self._epoch, began=began)
+        run = holding[key].run
+        if run is not None:
+            run = self._dispatched.admit(key, run, at, cluster)
+        holding[key] = holding[key]._replace(admitted=int(at) + self._epoch, run=run)
         self._changed.add(queued.cluster_queue)
 
     def _hold(self, key: str, usage: Amounts, *, admitted: int) -> None:
@@ -387,24 +392,22 @@ class Forecasts:
         if key not in self._joined:
             return
         queued, _ = self._joined.pop(key)
-        began = self._queues[queued.cluster_queue].holding.pop(key).began
+        begun = self._queues[queued.cluster_queue].holding.pop(key).run
         self._changed.add(queued.cluster_queue)
-        run = Run(int(finish) + self._epoch, digest(key), round(finish - at))
-        arrival, job_class = queued.arrival, queued.job_class
+        # How it was dispatched is learned at its admission.
         self._run_times.add(
-            Ended(
-                key=job_class.key,
-                coarse=job_class.coarse,
-                name="",
+            WorkloadRun(
+                run=Run(
+                    int(finish) + self._epoch,
+                    digest(key),
+                    round(finish - at),
+                    generation=queued.generation,
+                ),
                 flavors=flavors,
-                run=run,
-                succeeded=True,
-                policy=arrival.policy,
-                option=arrival.option,
-                generation=queued.generation,
-                cluster=began.cluster if began is not None else "",
-                began=began,
-                said=queued.said,
+                cluster=begun.cluster if begun is not None else "",
+                mark=_mark(queued),
+                policy=queued.arrival.policy,
+                option=queued.arrival.option,
             )
         )
 

@@ -2,7 +2,7 @@
 
 Cohort trees share no quota, so only those in which something changed are counted again, and
 placements of one shape are counted in one step: many placements and events then delay no review
-(docs/decisions/0003). Where snapshots come from is not known here.
+(docs/decisions/0001). Where snapshots come from is not known here.
 """
 
 from __future__ import annotations

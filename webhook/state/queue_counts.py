@@ -269,10 +269,10 @@ def _bump(counter: Counter[_Key], key: _Key, step: int) -> None:
 
 def _held_back_since(workload: Workload) -> int:
     """Return since when it waits for AdmissionChecks, in seconds since 1970; 0: it does not."""
-    began = workload.began
-    if began is None or began.admitted or workload.stage is not Stage.RESERVING:
+    run = workload.run
+    if run is None or run.admitted or workload.stage is not Stage.RESERVING:
         return 0
-    return began.reserved
+    return run.reserved
 
 
 def _guest(workload: Workload) -> Guest:

@@ -22,6 +22,7 @@ from webhook.kueue.topology_placement import level_of
 from webhook.learn.dispatches import Dispatches
 from webhook.learn.estimates import AT_ONCE, Learned, RunTimeLearner, remembered
 from webhook.learn.failing import Failing
+from webhook.learn.job_class import NO_MARK
 from webhook.learn.run_records import ClassRecord
 from webhook.model.costs.accelerator_profile import AcceleratorProfile
 from webhook.model.costs.prices import NO_CONGESTION, CongestionPrices
@@ -59,7 +60,7 @@ _Tables: TypeAlias = Mapping[str, _Table]
 _Builder: TypeAlias = Callable[[_Tables], Any]
 _STATED_VERSION = "kueue_version"
 """The setting of that name has a table, too."""
-_COMPARED = frozenset({"local_queues", "topologies", "reviewed_namespaces", "omitted_namespaces"})
+_COMPARED = frozenset({"local_queues", "topologies", "reviewed_namespaces"})
 """Fields built from objects that change again and again in what is not in the snapshot."""
 
 
@@ -295,10 +296,9 @@ class State:
         for ended in self._workloads.take_ended():
             level = level_of(ended.placed, ended.flavors.split(","), snapshot.setup)
             self._learn(partial(self._run_times.add, ended._replace(level=level)))
-        for workload in self._workloads.take_begun():
-            began, job_class = workload.began, workload.job_class
-            if began is not None and began.admitted and job_class is not None:
-                self._learn(partial(self._run_times.begin, job_class, began))
+        for begun in self._workloads.take_begun():
+            if begun.admitted and begun.mark != NO_MARK:
+                self._learn(partial(self._run_times.begin, begun))
         failing = self._failing.step(
             self._run_times.records,
             self._run_times.take_changed(),
@@ -594,16 +594,6 @@ def _reviewed_namespaces(tables: _Tables) -> tuple[Selector, ...]:
     )
 
 
-def _omitted_namespaces(tables: _Tables) -> frozenset[str]:
-    """Return what all of our configurations leave out: what one sends is sent."""
-    left_out = [
-        configuration.omitted
-        for configuration in tables[kinds.WEBHOOKS].values()
-        if configuration.ours
-    ]
-    return frozenset.intersection(*left_out) if left_out else frozenset()
-
-
 _BUILDERS: Mapping[str, tuple[tuple[str, _Builder], ...]] = {
     kinds.CLUSTER_QUEUES: (("cluster_queues", _by_name(kinds.CLUSTER_QUEUES)),),
     kinds.LOCAL_QUEUES: (("local_queues", _local_queues), ("consumed", _consumed)),
@@ -637,7 +627,6 @@ _BUILDERS: Mapping[str, tuple[tuple[str, _Builder], ...]] = {
     kinds.WEBHOOKS: (
         ("runs_before_kueue", _runs_before_kueue),
         ("reviewed_namespaces", _reviewed_namespaces),
-        ("omitted_namespaces", _omitted_namespaces),
     ),
 }
 """Kind to the fields of Snapshot that depend on it."""

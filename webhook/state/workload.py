@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from webhook.api.resources import KUEUE_GROUP
 from webhook.learn.job_class import Mark
-from webhook.learn.run_records import Began, Ended
+from webhook.learn.run_records import WorkloadRun
 from webhook.learn.workload_runs import (
     NOT_SAID,
     REPLACES,
@@ -22,12 +22,11 @@ from webhook.learn.workload_runs import (
     admitted_at,
     is_true,
     own_marks,
-    read_began,
     read_conditions,
-    read_ended,
     read_flavors,
     read_mark,
     read_pod_sets,
+    read_run,
     seconds_of,
     since,
 )
@@ -116,16 +115,15 @@ class Workload(NamedTuple):
     """Names of its reservation's flavors, sorted, unique, joined by commas."""
     admitted: int = 0
     """Seconds since 1970 of its last admission; 0: it is not admitted."""
-    ended: Ended | None = None
-    """Its run, if it succeeded or failed after an admission."""
+    run: WorkloadRun | None = None
+    """How its run has begun so far, or ended if it succeeded or failed after an admission; None:
+    nothing to learn from."""
     requeue_at: int = 0
     """End of the backoff after an eviction, in seconds since 1970."""
     obstacle: Obstacle | None = None
     """What keeps its Job from being moved."""
     is_repaired: bool = False
     """Deactivated by us, to be activated again."""
-    began: Began | None = None
-    """How its run has begun so far; None: nothing to learn from."""
     limit_seconds: int = 0
     """Kueue or Kubernetes ends it after so long a run; 0: no limit."""
     is_variant: bool = False
@@ -229,29 +227,21 @@ def _with_progress(
     admission = fields.mapping(status, "admission", "status")
     flavors = read_flavors(admission) if admission else ""
     cluster_queue = intern(fields.text(admission, "clusterQueue", "status.admission"))
-    began = read_began(metadata, status, conditions)
     placed = read_placed(spec, admission) if admission else ()
     requeued = _requeued(conditions)
-    ended = read_ended(source, conditions, mark, flavors) if mark else None
-    if ended is not None:
-        ended = ended._replace(
-            policy=workload.policy,
-            option=workload.option,
-            began=began,
-            cluster_queue=cluster_queue,
-            placed=placed,
-        )
+    run = read_run(source, conditions, mark)
+    if run is not None and run.has_ended:
+        run = run._replace(policy=workload.policy, option=workload.option, placed=placed)
     holds = workload.stage is Stage.RESERVING
     return workload._replace(
         cluster_queue=cluster_queue,
         # Pods that have succeeded give quota back, but tell nothing of what it came with.
         charge=read_charge(pod_sets, status if holds else EMPTY, admission)
-        if holds or ended
+        if holds or (run is not None and run.has_ended)
         else (),
         flavors=flavors,
         admitted=admitted_at(conditions),
-        ended=ended,
-        began=began,
+        run=run,
         evicted_at=since(conditions, "Evicted") if requeued else 0,
         was_unready=requeued == _NOT_READY_IN_TIME,
         reserved_at=since(conditions, "QuotaReserved"),

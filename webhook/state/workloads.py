@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Final, TypeAlias
 
 from webhook.api.resources import Key
-from webhook.learn.run_records import Ended
+from webhook.learn.run_records import WorkloadRun
 from webhook.model.policy.fallback_policy import Option
 from webhook.model.queues import LocalQueue, Stage, StopPolicy
 from webhook.model.reasons import Obstacle
@@ -84,8 +84,8 @@ class Workloads:
         were counted."""
         self._seen: list[tuple[int, SeenWorkload]] = []
         self._reserved: list[SeenWorkload] = []
-        self._ended: list[Ended] = []
-        self._begun: list[Workload] = []
+        self._ended: list[WorkloadRun] = []
+        self._begun: list[WorkloadRun] = []
         self._arrived = ArrivedWorkloads()
         self.newest = 0
         """Seconds since 1970 of the last creation, admission or end."""
@@ -189,13 +189,13 @@ class Workloads:
         self._reserved.clear()
         return taken
 
-    def take_ended(self) -> tuple[Ended, ...]:
+    def take_ended(self) -> tuple[WorkloadRun, ...]:
         """Return the runs that ended since the last call."""
         taken = tuple(self._ended)
         self._ended.clear()
         return taken
 
-    def take_begun(self) -> tuple[Workload, ...]:
+    def take_begun(self) -> tuple[WorkloadRun, ...]:
         """Return those whose start has become known since the last call."""
         taken = tuple(self._begun)
         self._begun.clear()
@@ -210,7 +210,7 @@ class Workloads:
             return
         self._records[key] = after
         self._index(key, after, 1)
-        ended = after.ended.run.finished if after.ended is not None else 0
+        ended = after.run.run.finished if after.run is not None else 0
         self.newest = max(self.newest, after.created, after.admitted, ended)
         is_new = before is None or before.created != after.created
         if is_new and (seen := as_seen(after)):
@@ -219,10 +219,12 @@ class Workloads:
             self._arrived.note(after.cluster_queue, after)
         if _has_reserved(before, after) and (seen := as_seen(after)):
             self._reserved.append(seen)
-        if after.ended is not None and (before is None or before.ended != after.ended):
-            self._ended.append(after.ended)
-        elif after.ended is None and (before is None or before.began != after.began):
-            self._begun.append(after)
+        if after.run is None or (before is not None and before.run == after.run):
+            return
+        if after.run.has_ended:
+            self._ended.append(after.run)
+        else:
+            self._begun.append(after.run)
 
     def _index(self, key: Key, workload: Workload, step: int) -> None:
         if workload.stage is Stage.PENDING:
@@ -359,7 +361,7 @@ def _has_come(before: Workload | None, after: Workload) -> bool:
 def _has_reserved(before: Workload | None, after: Workload) -> bool:
     """Return whether it has just got quota and still has AdmissionChecks to pass."""
     held = before is not None and before.stage is Stage.RESERVING
-    checked = after.began is not None and after.began.reserved > 0
+    checked = after.run is not None and after.run.reserved > 0
     return checked and after.stage is Stage.RESERVING and not held
 
 
