@@ -22,10 +22,10 @@ from webhook.kueue.assignment import (
     PreemptionMode,
 )
 from webhook.kueue.cycle import MODES
-from webhook.kueue.cycle_log import CHECKPOINT, CycleLog, Rank, ServedHead
+from webhook.kueue.cycle_log import CHECKPOINT, CycleLog, Rank
 from webhook.kueue.fair_sharing import Tournament
 from webhook.kueue.flavor_plan import Demand, flavors_with_topology
-from webhook.kueue.preemption import Preemptor, Victim
+from webhook.kueue.preemption import Candidate, TriedHead
 from webhook.kueue.preemptor import Possibility, Preemptions
 from webhook.kueue.quota import Taken, UsageTree
 from webhook.kueue.simulation import may_preempt
@@ -329,28 +329,26 @@ class Replay:
         if self._holders is None or not self._may_preempt:
             height, _ = self._tree.height(self._leaf, cell, amount)
             return MODES[Possibility.NO_CANDIDATES], height
-        preemptor = self._preemptor(((cell, amount),))
+        preemptor = self._as_head(((cell, amount),))
         possible, height = self._holders.possibility(preemptor, cell, amount)
         return MODES[possible], height
 
     def _is_served(self, found: Assignment) -> bool:
         return found.fits or bool(self._victims(found))
 
-    def _victims(self, found: Assignment) -> tuple[Victim, ...]:
+    def _victims(self, found: Assignment) -> tuple[Candidate, ...]:
         if self._holders is None or not assignment.asks_for_victims(found.mode):
             return ()
         available = self._tree.available
         short = [cell for cell, amount in found.taken if available(self._leaf, cell) < amount]
-        return self._holders.targets(self._preemptor(found.taken), short) if short else ()
+        return self._holders.targets(self._as_head(found.taken), short) if short else ()
 
-    def _preemptor(self, taken: Taken) -> Preemptor:
-        priority = self._newcomer.priority
-        return Preemptor(
-            leaf=self._leaf, taken=taken, priority=priority, queued_at=self._newcomer.age
-        )
+    def _as_head(self, taken: Taken, *, height: int = 0) -> TriedHead:
+        newcomer = self._newcomer
+        return TriedHead(self._leaf, newcomer.priority, newcomer.age, taken, height)
 
     def _has_room_at_its_turn(
-        self, index: int, found: Assignment, victims: Sequence[Victim]
+        self, index: int, found: Assignment, victims: Sequence[Candidate]
     ) -> bool:
         """Return whether heads that are served before it leave it room, once victims have gone."""
         tree = self._tree
@@ -368,7 +366,7 @@ class Replay:
         tree.used[:] = began
         return has_room
 
-    def _before(self, index: int, found: Assignment) -> Iterator[ServedHead]:
+    def _before(self, index: int, found: Assignment) -> Iterator[TriedHead]:
         """Yield the heads that are served before the newcomer; quota is charged in between."""
         others = [head for head in self._log.served(index) if not self._is_instead_of(head)]
         if not self._kueue.fair_sharing:
@@ -377,17 +375,8 @@ class Replay:
                 if (head.height, -head.priority, head.queued_at) < turn:
                     yield head
             return
-        own = ServedHead(
-            leaf=self._leaf,
-            height=found.height,
-            priority=self._newcomer.priority,
-            queued_at=self._newcomer.age,
-            taken=found.taken,
-            charged=(),
-            leaving=(),
-            starts=True,
-        )
-        waiting: dict[int, deque[ServedHead]] = {}
+        own = self._as_head(found.taken, height=found.height)
+        waiting: dict[int, deque[TriedHead]] = {}
         for head in [*others, own]:
             waiting.setdefault(head.leaf, deque()).append(head)
         tournament = Tournament(self._tree, [heads.popleft() for heads in waiting.values()])
@@ -396,7 +385,7 @@ class Replay:
             if behind := waiting[winner.leaf]:
                 tournament.add(behind.popleft())
 
-    def _is_instead_of(self, head: ServedHead) -> bool:
+    def _is_instead_of(self, head: TriedHead) -> bool:
         """Return whether the newcomer is tried in a head's place."""
         if head.leaf != self._leaf:
             return False
@@ -432,19 +421,13 @@ class Replay:
                 return at, count
         return None
 
-    def _preempts(self, head: ServedHead, own: QuotaHolder, holders: Preemptions) -> bool:
+    def _preempts(self, head: TriedHead, own: QuotaHolder, holders: Preemptions) -> bool:
         """Return whether a head preempts the newcomer; it then takes its quota itself."""
         tree = self._tree
         short = [cell for cell, amount in head.charged if tree.available(head.leaf, cell) < amount]
-        victims: tuple[Victim, ...] = ()
+        victims: tuple[Candidate, ...] = ()
         if short and (head.starts or head.leaving):
-            preemptor = Preemptor(
-                leaf=head.leaf,
-                taken=head.charged,
-                priority=head.priority,
-                queued_at=head.queued_at,
-            )
-            victims = holders.targets(preemptor, short)
+            victims = holders.targets(head._replace(taken=head.charged), short)
         tree.charge(head.leaf, head.charged)
         return any(victim.holder is own for victim in victims)
 
