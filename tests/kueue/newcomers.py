@@ -103,18 +103,20 @@ class World:
             forecast_givens(self.snapshot, run_time_of, 0.0), self.running, self.pending
         )
         newcomer = self.newcomer(new, name)
-        told = start_of(forecasts[name], newcomer, self.snapshot.setup, now=0.0).start
+        told = start_of(forecasts[name], newcomer).start
         both = in_order([*self.pending, new])
         starts = pending_starts(
             forecast_givens(self.snapshot, run_time_of, 0.0), self.running, both
         )
         return told, starts[str(NEWEST)][0].seconds
 
-    def newcomer(self, asked, name):
+    def newcomer(self, asked, name, *, now=0.0):
         queue = self.snapshot.setup.cluster_queues[name]
         return Newcomer(
             queue=queue,
             demand=demand(asked.needs, queue, self.snapshot.setup),
+            setup=self.snapshot.setup,
+            now=now,
             priority=asked.priority,
             local_queue=asked.local_queue,
         )
