@@ -14,7 +14,6 @@ from webhook.kueue.quota import plant
 from webhook.kueue.simulation import Running
 from webhook.kueue.tree_forecast import start_of
 from webhook.kueue.tree_workloads import (
-    TreeContents,
     filled,
     prepare,
 )
@@ -200,8 +199,7 @@ class SettledWorld(PreemptingWorld):
         queued = [
             (f"{group.local_queue.partition('/')[2][:-3]}-cq", group) for group in self.pending
         ]
-        contents = TreeContents(tree=roots.trees[0], running=self.running, queued=queued)
-        simulation = filled(case, contents, prepare(case, contents))
+        simulation = filled(prepare(case, roots.trees[0], self.running, queued))
         while simulation.step():
             runs = simulation.holding()
             if (
