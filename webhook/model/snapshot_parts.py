@@ -144,8 +144,6 @@ class FallbackSetup:
     """Our mutating webhook is proven to run before Kueue's (it suspends what we give a queue)."""
     reviewed_namespaces: tuple[Selector, ...] = ()
     """Of our webhooks for new Jobs, one each: whose Jobs the API server asks us about."""
-    omitted_namespaces: frozenset[str] = frozenset()
-    """Those of them of which it is not to ask, as long as no policy can match there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

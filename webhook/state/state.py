@@ -60,7 +60,7 @@ _Tables: TypeAlias = Mapping[str, _Table]
 _Builder: TypeAlias = Callable[[_Tables], Any]
 _STATED_VERSION = "kueue_version"
 """The setting of that name has a table, too."""
-_COMPARED = frozenset({"local_queues", "topologies", "reviewed_namespaces", "omitted_namespaces"})
+_COMPARED = frozenset({"local_queues", "topologies", "reviewed_namespaces"})
 """Fields built from objects that change again and again in what is not in the snapshot."""
 
 
@@ -594,16 +594,6 @@ def _reviewed_namespaces(tables: _Tables) -> tuple[Selector, ...]:
     )
 
 
-def _omitted_namespaces(tables: _Tables) -> frozenset[str]:
-    """Return what all of our configurations leave out: what one sends is sent."""
-    left_out = [
-        configuration.omitted
-        for configuration in tables[kinds.WEBHOOKS].values()
-        if configuration.ours
-    ]
-    return frozenset.intersection(*left_out) if left_out else frozenset()
-
-
 _BUILDERS: Mapping[str, tuple[tuple[str, _Builder], ...]] = {
     kinds.CLUSTER_QUEUES: (("cluster_queues", _by_name(kinds.CLUSTER_QUEUES)),),
     kinds.LOCAL_QUEUES: (("local_queues", _local_queues), ("consumed", _consumed)),
@@ -637,7 +627,6 @@ _BUILDERS: Mapping[str, tuple[tuple[str, _Builder], ...]] = {
     kinds.WEBHOOKS: (
         ("runs_before_kueue", _runs_before_kueue),
         ("reviewed_namespaces", _reviewed_namespaces),
-        ("omitted_namespaces", _omitted_namespaces),
     ),
 }
 """Kind to the fields of Snapshot that depend on it."""
