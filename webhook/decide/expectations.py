@@ -12,7 +12,7 @@ from typing import Final
 
 from webhook.cost import terms
 from webhook.cost.cluster_prices import in_worker
-from webhook.cost.fragmentation import needed_memory, rise
+from webhook.cost.slice_geometry import needed_memory, rise
 from webhook.decide import objective, remote_options
 from webhook.decide.applicant import Applicant
 from webhook.decide.wishes import Wishes
