@@ -376,10 +376,9 @@ class State:
         self._recounted |= dirty
         for name in dirty:
             self._rebuild(name, snapshot, held, competing)
-            if name in held:
-                admitted[name] = self._workloads.counts_of[name].admitted.held()
-            else:
-                admitted.pop(name, None)
+            admitted.pop(name, None)
+            if (counts := self._workloads.counts_of.get(name)) and counts.admitted.reserving:
+                admitted[name] = counts.admitted.held()
             if holders := self._holders(name):
                 reserving[name] = holders
             else:
@@ -388,7 +387,7 @@ class State:
         return updated(
             snapshot,
             held=held,
-            admitted=admitted,
+            admitted=before.admitted if admitted == before.admitted else admitted,
             competing=before.competing if competing == before.competing else competing,
             reserving=reserving if reserving or before.reserving else before.reserving,
         )
