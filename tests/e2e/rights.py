@@ -38,7 +38,6 @@ from webhook.controller import (
 )
 from webhook.controller import records as run_times
 from webhook.controller.controller_metrics import ControllerMetrics
-from webhook.controller.omission_keeper import QUIET_SECONDS, OmissionKeeper
 from webhook.controller.savings_publisher import SavingsPublisher
 from webhook.cost.rates import compile_tariff
 from webhook.hindsight.entries import FinishedRun
@@ -49,7 +48,6 @@ from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.run_records import FAILURES_THAT_TELL
 from webhook.model.costs.tariff import read_tariff
 from webhook.model.job import Pending
-from webhook.model.pods import EVERYTHING
 from webhook.model.policy.fallback_policy import read_policy
 from webhook.model.queues import Arrival
 from webhook.model.requester import Requester
@@ -241,20 +239,6 @@ def keeping_keys(_, kubeconfig, namespace):
     """Make the keys that decisions are signed with, as the controller does."""
     keeper = KeyKeeper(Client(kubeconfig), namespace, is_leader=_always, unix=time.time)
     return " ".join(line for line in keeper.step(1.0) if "made key" not in line)
-
-
-def omitting(right, kubeconfig, namespace):
-    """Leave out a namespace in which no policy can match, as the controller does."""
-    (configuration,) = right["resourceNames"]
-    client = Client(kubeconfig)
-    keeper = OmissionKeeper(client, configuration, namespace, is_leader=_always)
-    unmatched = updated(Snapshot(), namespaces={"unmatched": {}}, reviewed_namespaces=(EVERYTHING,))
-    lines = [
-        line
-        for now in (0.0, QUIET_SECONDS)
-        for line in keeper.step(unmatched, is_sure=True, now=now, unix=time.time())
-    ]
-    return " ".join(line for line in lines if "not sent" not in line)
 
 
 def keeping_journal(_, kubeconfig, namespace):

@@ -7,7 +7,7 @@ It is done when the Workload shows it. What races it is for ``repairs``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, Final
 
@@ -41,15 +41,6 @@ OLDER_SECONDS: Final = 600.0
 _NEW_ENOUGH: Final = (1, 36)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flight:
-    """A move that was written and that no Workload shows yet."""
-
-    move: Move
-    queue: str
-    since: float
-
-
 @dataclass(slots=True, kw_only=True)
 class _Watch:
     """What a watch of one kind has brought."""
@@ -81,7 +72,8 @@ class Mover:
         self._metrics = metrics
         self._jobs: dict[str, Pending] = {}
         self._watches: dict[str, _Watch] = {}
-        self._flying: dict[str, Flight] = {}
+        self._flying: dict[str, Move] = {}
+        """Job to the move that was written and that no Workload shows yet."""
         self._confirmed = 1
         """Moves confirmed since one was lost, plus 1: so many may be in flight."""
         self._refused: dict[str, float] = {}
@@ -203,7 +195,7 @@ class Mover:
             self._metrics.count_move(policy, "refused")
             return [f"Job {key}: the webhook did not move it to {move.way.option}"]
         self._jobs[key] = after
-        self._flying[key] = Flight(move=move, queue=after.queue, since=now)
+        self._flying[key] = replace(move, written_at=now, queue=after.queue)
         return []
 
     def _note_refusal(self, move: Move, error: Exception, now: float) -> list[str]:
@@ -223,18 +215,18 @@ class Mover:
     def _follow_up(
         self, workloads: Mapping[str, Sequence[Workload]], world: World
     ) -> Iterator[str]:
-        for key, flight in list(self._flying.items()):
-            policy = flight.move.candidate.policy
-            if has_arrived(key, flight.queue, workloads.get(key, ()), world.snapshot):
+        for key, move in list(self._flying.items()):
+            policy = move.candidate.policy
+            if has_arrived(key, move.queue, workloads.get(key, ()), world.snapshot):
                 del self._flying[key]
                 self._confirmed += 1
-                self._metrics.count_move(policy, "moved", gained=flight.move.gain)
-                yield f"Job {key}: {sentence(flight.move)}"
-            elif world.now - flight.since > CONFIRM_SECONDS:
+                self._metrics.count_move(policy, "moved", gained=move.gain)
+                yield f"Job {key}: {sentence(move)}"
+            elif world.now - move.written_at > CONFIRM_SECONDS:
                 del self._flying[key]
                 self._confirmed = 1
                 self._metrics.count_move(policy, "lost")
-                yield f"Job {key}: its Workload does not show the move to {flight.move.way.option}"
+                yield f"Job {key}: its Workload does not show the move to {move.way.option}"
 
 
 def ask(transport: KubernetesApi, job: Pending, move: Move) -> Mapping[str, Any]:

@@ -130,9 +130,10 @@ class Repairs:
             f"{workload.cluster_queue}: it goes on there"
         )
         where = job.job.namespace, job.job.reference
-        lost = Happening(EventReason.MOVE_LOST, text, job.left.unix if job.left else 0.0)
+        since = job.left.unix if job.left else 0.0
+        lost = Happening(EventReason.MOVE_LOST, text, since, where, job.uid)
         try:
-            post_event(self._transport, event_on_job(where, job.uid, lost, unix=unix))
+            post_event(self._transport, event_on_job(lost, unix=unix))
         except ClusterError as error:
             return [f"Job {job.key}: no Event written: {error}"]
         return [f"Job {job.key}: {text}"]
