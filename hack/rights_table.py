@@ -123,20 +123,27 @@ def by_condition() -> dict[Right, str]:
 
 
 def table(found: Mapping[Right, str]) -> str:
-    """Return a list for each account, and one for what several accounts have alike."""
+    """Return a list for each account and place, and for what several accounts have alike."""
     accounts: dict[tuple[Right, str], list[str]] = {}
     for right, condition in found.items():
         alike = dataclasses.replace(right, account="")
         accounts.setdefault((alike, condition), []).append(right.account)
-    parts = []
+    parts: list[str] = []
     for holders in sorted(
         {tuple(names) for names in accounts.values()}, key=lambda names: names[::-1]
     ):
         title = " and ".join(f"`{name}`" for name in holders)
         about = _ABOUT.get(holders[0], "") if len(holders) == 1 else ""
-        rows = "".join(_row(*key) for key, names in accounts.items() if tuple(names) == holders)
-        parts.append("\n\n".join(filter(None, (f"### {title}", about, rows))))
-    return "\n".join(parts)
+        parts += filter(None, (f"### {title}", about))
+        parts += _by_place([key for key, names in accounts.items() if tuple(names) == holders])
+    return "\n\n".join(parts) + "\n"
+
+
+def _by_place(held: Sequence[tuple[Right, str]]) -> Iterator[str]:
+    for where in dict.fromkeys(right.where for right, _ in held):
+        place = "Everywhere" if where == "everywhere" else f"In {where}"
+        rows = [_row(right, condition) for right, condition in held if right.where == where]
+        yield "\n".join((f"{place}:\n", *rows))
 
 
 def _row(right: Right, condition: str) -> str:
@@ -144,8 +151,7 @@ def _row(right: Right, condition: str) -> str:
     group = f" of `{right.group}`" if right.group else ""
     names = f" {_shortened(right.names)}" if right.names else ""
     why = right.why.rstrip(".") + (f" ({condition})" if condition else "")
-    where = right.where if right.where == "everywhere" else f"in {right.where}"
-    return f"- {', '.join(right.verbs)} {resources}{group}{names} {where}: {why}.\n"
+    return f"- {', '.join(right.verbs)} {resources}{group}{names}: {why}."
 
 
 def _shortened(names: Sequence[str]) -> str:

@@ -159,7 +159,7 @@ class Outlook(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """A move to be made, and what is expected of it."""
+    """A move to be made, or that was written, and what is expected of it."""
 
     candidate: MoveCandidate
     way: Way
@@ -171,6 +171,10 @@ class Move:
     """When it would finish where it goes, in seconds from now; inf: never."""
     saved: float | None = None
     """Money that all pending Workloads together cost less; None: it is judged by time alone."""
+    written_at: float = -inf
+    """When it was written, on the clock of ``Snapshot.as_of``."""
+    queue: str = ""
+    """The LocalQueue that the Job was then in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
