@@ -103,19 +103,13 @@ fuzz: setup
 	@$(BIN)/python -m hack.fuzz --seconds $(or $(SECONDS),3600) \
 		$(if $(SEED),--seed $(SEED)) $(if $(EXAMPLES),--examples $(EXAMPLES))
 
-## Let a tenant with Jobs and policies try everything beside others; SECONDS=60 for less.
-.PHONY: tenant
-tenant: setup
-	@$(BIN)/python -m hack.tenant --folder build/tenant --seconds $(or $(SECONDS),600) \
-		$(if $(SEED),--seed $(SEED))
-
 ## Compare reviews, event loop and plain models in 100,000 random worlds; WORLDS=1000 for less.
 .PHONY: worlds
 worlds: setup
 	HYPOTHESIS_PROFILE=worlds WORLDS=$(or $(WORLDS),100000) \
 		$(BIN)/pytest -n 2 --timeout 0 -m agreement tests/kueue
 
-## Take hours: all tests at full length, 300 cases and 200 worlds on Kueue, bench, fuzz, tenant.
+## Take hours: all tests at full length, 300 cases and 200 worlds on Kueue, bench, fuzz.
 .PHONY: verify
 verify: programs
 	FULL=1 HYPOTHESIS_PROFILE=full $(BIN)/pytest -n 2 --dist loadgroup --ignore=tests/e2e
@@ -123,7 +117,6 @@ verify: programs
 	$(MAKE) worlds
 	$(BIN)/python -m bench --folder build/bench
 	$(BIN)/python -m hack.fuzz
-	$(BIN)/python -m hack.tenant --folder build/tenant
 
 ## Build the image with docker, podman or buildah; TAG=mine:1 names it, IMAGE=... adds options.
 .PHONY: image

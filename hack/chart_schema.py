@@ -37,7 +37,6 @@ GIVEN_BY_VALUES: Final = frozenset(
         "series",
         "watch_nodes",
         "team_policies",
-        "omit_unmatched",
         "holds",
         "watch_workers",
         "dispatcher",

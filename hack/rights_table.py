@@ -1,4 +1,4 @@
-"""Write the rights in SECURITY.md from the rendered chart: `python -m hack.rights_table`.
+"""Write the rights in docs/security.md from the rendered chart: `python -m hack.rights_table`.
 
 What a right is for is the comment above its rule in the template, so that a new one brings its own.
 """
@@ -15,7 +15,7 @@ import yaml
 from hack import tools
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-TARGET: Final = ROOT / "SECURITY.md"
+TARGET: Final = ROOT / "docs/security.md"
 START: Final = "<!-- rights: from the chart, by python -m hack.rights_table -->\n"
 END: Final = "<!-- end of rights -->\n"
 NAMESPACE: Final = "kueue-fallback"
@@ -32,8 +32,8 @@ MORE: Final = (
 LESS: Final = ("certificates.mode=certManager", "console.followJobs=false")
 _PLACES: Final = {NAMESPACE: "the release's namespace", "kueue-system": "Kueue's namespace"}
 _ABOUT: Final = {
-    "kueue-fallback": "The webhook's servers.",
-    "kueue-fallback-controller": "The controllers; `controller.enabled=false` leaves them out.",
+    "kueue-fallback": "The servers.",
+    "kueue-fallback-controller": "`controller.enabled=false` leaves it out.",
     "kueue-fallback-probe": "Only while an install or upgrade is checked (`hooks.probe`).",
     "kueue-fallback-unfinished": "Only while an uninstall begins (`hooks.unfinished`).",
 }
@@ -123,25 +123,35 @@ def by_condition() -> dict[Right, str]:
 
 
 def table(found: Mapping[Right, str]) -> str:
-    """Return a table for each account."""
-    parts = []
-    for account in sorted({right.account for right in found}):
-        about = _ABOUT.get(account, "")
-        head = "| what | where | verbs | why |\n|---|---|---|---|\n"
-        rows = "".join(
-            _row(right, condition) for right, condition in found.items() if right.account == account
-        )
-        parts.append(f"### ServiceAccount `{account}`\n\n{about}\n\n{head}{rows}")
-    return "\n".join(parts)
+    """Return a list for each account and place, and for what several accounts have alike."""
+    accounts: dict[tuple[Right, str], list[str]] = {}
+    for right, condition in found.items():
+        alike = dataclasses.replace(right, account="")
+        accounts.setdefault((alike, condition), []).append(right.account)
+    parts: list[str] = []
+    for holders in sorted(
+        {tuple(names) for names in accounts.values()}, key=lambda names: names[::-1]
+    ):
+        title = " and ".join(f"`{name}`" for name in holders)
+        about = _ABOUT.get(holders[0], "") if len(holders) == 1 else ""
+        parts += filter(None, (f"### {title}", about))
+        parts += _by_place([key for key, names in accounts.items() if tuple(names) == holders])
+    return "\n\n".join(parts) + "\n"
+
+
+def _by_place(held: Sequence[tuple[Right, str]]) -> Iterator[str]:
+    for where in dict.fromkeys(right.where for right, _ in held):
+        place = "Everywhere" if where == "everywhere" else f"In {where}"
+        rows = [_row(right, condition) for right, condition in held if right.where == where]
+        yield "\n".join((f"{place}:\n", *rows))
 
 
 def _row(right: Right, condition: str) -> str:
     resources = ", ".join(f"`{each}`" for each in right.resources)
     group = f" of `{right.group}`" if right.group else ""
-    names = f": {_shortened(right.names)}" if right.names else ""
-    why = " ".join(filter(None, (right.why, condition and f"({condition})")))
-    verbs = ", ".join(right.verbs)
-    return f"| {resources}{group}{names} | {right.where} | {verbs} | {why} |\n"
+    names = f" {_shortened(right.names)}" if right.names else ""
+    why = right.why.rstrip(".") + (f" ({condition})" if condition else "")
+    return f"- {', '.join(right.verbs)} {resources}{group}{names}: {why}."
 
 
 def _shortened(names: Sequence[str]) -> str:

@@ -108,10 +108,6 @@ class Programs:
         return self.kueue_root / "bin" / name if name == "kueue" else program(name)
 
     @property
-    def kueue_chart(self) -> Path:
-        return self.kueue_root / "kueue-chart"
-
-    @property
     def kueue_objects(self) -> Path:
         """Kueue's chart rendered with its default values, as a JSON list: YAML takes seconds."""
         return self.kueue_root / "kueue.json"

@@ -128,8 +128,7 @@ class Settings(BaseModel):
     """Name of that Secret, in our own namespace."""
 
     webhook_configuration: str = "kueue-fallback"
-    """Name of the MutatingWebhookConfiguration whose ``caBundle`` names the authority, and in which
-    the controller leaves namespaces out."""
+    """Name of the MutatingWebhookConfiguration whose ``caBundle`` names the authority."""
 
     service: str = "kueue-fallback"
     """Name of the Service that the API server calls; the certificate is for this name."""
@@ -174,10 +173,6 @@ class Settings(BaseModel):
 
     holds: bool = False
     """Whether controllers run, which release held Jobs. Otherwise no Job is held."""
-
-    omit_unmatched: bool = False
-    """Whether new Jobs of namespaces in which no policy can match are not sent. The leading
-    controller leaves such namespaces out of the webhook configuration."""
 
     watch_nodes: bool = False
     """Whether to watch Nodes: their labels name devices; their capacity shows a domain's room."""

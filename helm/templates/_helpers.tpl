@@ -112,19 +112,6 @@ configMap:
 {{- and (eq (include "kueue-fallback.admissionPolicies" .) "true") (eq .Values.certificates.mode "selfManaged") -}}
 {{- end -}}
 
-{{- /* CEL: nothing of an object's metadata has changed but what the API server itself writes. */ -}}
-{{- define "kueue-fallback.sameMetadata" -}}
-object.metadata.all(key, key in ['generation', 'managedFields', 'resourceVersion']
-|| (key in oldObject.metadata && oldObject.metadata[key] == object.metadata[key]))
-&& oldObject.metadata.all(key, key in ['generation', 'managedFields', 'resourceVersion']
-|| key in object.metadata)
-{{- end -}}
-
-{{- /* Whether there is one of what the controller writes into the webhook's configuration. */ -}}
-{{- define "kueue-fallback.onlyOneCondition" -}}
-{{- and (eq (include "kueue-fallback.admissionPolicies" .) "true") .Values.controller.enabled -}}
-{{- end -}}
-
 {{- /* Whether there is one of Secrets: the controller makes the signing keys, in selfManaged mode the webhook its authority. */ -}}
 {{- define "kueue-fallback.ownSecrets" -}}
 {{- and (eq (include "kueue-fallback.admissionPolicies" .) "true") (or .Values.controller.enabled (eq .Values.certificates.mode "selfManaged")) -}}

@@ -15,9 +15,7 @@ from webhook.decide import match
 from webhook.hindsight import journal
 from webhook.jobs import KINDS
 from webhook.learn import run_records
-from webhook.model.omitted_namespaces import CONDITION
 from webhook.settings import Settings
-from webhook.state.readers import OUR_WEBHOOK
 from webhook.state.watched import watched, watched_on_worker
 
 FILES = CHART / "files"
@@ -138,13 +136,6 @@ def test_the_owners_that_the_api_server_knows_are_those_that_the_webhook_skips(r
         f"{group}/{kind}"
         for group, kind in match._MANAGED_OWNERS  # noqa: SLF001 - the rule itself
     }
-
-
-def test_what_the_controller_may_write_is_what_it_writes(render):
-    policy = render().one("ValidatingAdmissionPolicy", "kueue-fallback-only-one-condition")
-
-    text = policy["spec"]["validations"][0]["expression"]
-    assert set(re.findall(r"name != '([^']+)'", text)) == {CONDITION, OUR_WEBHOOK}
 
 
 def test_what_is_watched_and_what_may_be_read_are_the_same(render):

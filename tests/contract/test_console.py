@@ -28,7 +28,7 @@ def console():
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
-@pytest.mark.parametrize("path", ["/", "/quota?clusterqueue=gpu-cq", "/openapi.json"])
+@pytest.mark.parametrize("path", ["/", "/quota?clusterqueue=gpu-cq", "/view"])
 def test_there_is_only_reading(console, method, path):
     response, body = ask(console, path, method)
 
@@ -44,7 +44,7 @@ def test_a_head_is_a_get_without_its_body(console):
     assert response.headers["Content-Length"] == whole.headers["Content-Length"]
 
 
-@pytest.mark.parametrize("path", ["/workloads?clusterqueue=gpu-cq", "/nothing", "/openapi.json"])
+@pytest.mark.parametrize("path", ["/workloads?clusterqueue=gpu-cq", "/nothing", "/view"])
 def test_no_other_site_and_no_cache_gets_an_answer(console, path):
     response, _ = ask(console, path, Origin="https://example.com")
 
@@ -197,7 +197,7 @@ def test_silent_connections_of_one_address_keep_no_other_from_being_answered():
             stack.enter_context(socket.create_connection(address, None, ("127.0.0.2", 0)))
 
         assert read(port, "/workloads?clusterqueue=gpu-cq")[0] == 200
-        early.request("GET", "/openapi.json")
+        early.request("GET", "/decisions")
         assert early.getresponse().status == 200
 
 

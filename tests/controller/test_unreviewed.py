@@ -102,20 +102,6 @@ def test_only_a_state_that_stood_still_around_the_creation_tells(other, change):
     assert cluster.create(stored()).found() == []
 
 
-LEFT_OUT = {"omitted_namespaces": frozenset({"team"})}
-
-
-@pytest.mark.parametrize(("seen", "names"), [(59.9, ()), (60.4, ("light",))])
-def test_where_nothing_is_sent_jobs_count_from_the_moment_in_which_a_policy_matches(seen, names):
-    unmatched = updated(paper_snapshot(), policies=(), **LEFT_OUT)
-    cluster = Cluster(snapshot=unmatched)
-    cluster.show(paper_snapshot(**LEFT_OUT), CREATED)
-    cluster.create(stored(), at=seen)
-    cluster.show(paper_snapshot(), CREATED + 1)
-
-    assert cluster.found(as_of=70.0) == missed(*names)
-
-
 def test_jobs_that_were_there_before_are_nobodys_business():
     cluster = Cluster(stored())
 
@@ -194,8 +180,8 @@ def test_of_snapshots_that_differ_in_what_waits_one_is_kept():
         used = {("team", "gpu-lq"): ConsumedResources(amounts={"cpu": float(number)})}
         changed = {"competing": {}, "reserving": {"gpu-cq": (number,)}, "consumed": used}
         state = updated(snapshot, generation=number + 1, **changed)
-        history.note(state, number, number)
-    history.note(off, 100.0, 100.0)
+        history.note(state, number)
+    history.note(off, 100.0)
 
     kept = history.since(50.0)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from webhook.cost.device_shares import fraction, rate_of
-from webhook.cost.fragmentation import rise
+from webhook.cost.slice_geometry import rise
 from webhook.model.costs.device_table import DEVICES
 from webhook.model.costs.devices import Device, DeviceSlice, Isolation
 from webhook.model.costs.prices import Prices, curve

@@ -27,18 +27,9 @@ from webhook.api.watch import Follower, WatchUpdate
 from webhook.commands import probe, unfinished
 from webhook.console.access import AccessQuery, Reviews, Unanswered, Unknown, Viewer
 from webhook.console.console import lease_in, savings_in
-from webhook.controller import (
-    controller,
-    cost_status,
-    mover,
-    policy_status,
-    records,
-    repairs,
-    unreviewed,
-)
+from webhook.controller import controller, mover, policy_status, records, status_keeper, unreviewed
 from webhook.controller import records as run_times
 from webhook.controller.controller_metrics import ControllerMetrics
-from webhook.controller.omission_keeper import QUIET_SECONDS, OmissionKeeper
 from webhook.controller.savings_publisher import SavingsPublisher
 from webhook.cost.rates import compile_tariff
 from webhook.hindsight.entries import FinishedRun
@@ -49,7 +40,6 @@ from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.run_records import FAILURES_THAT_TELL
 from webhook.model.costs.tariff import read_tariff
 from webhook.model.job import Pending
-from webhook.model.pods import EVERYTHING
 from webhook.model.policy.fallback_policy import read_policy
 from webhook.model.queues import Arrival
 from webhook.model.requester import Requester
@@ -193,7 +183,7 @@ def writing_costs(_, kubeconfig, __):
     client, unix = Client(kubeconfig), time.time()
     (stored,) = client.get("/apis/kueue-fallback.dev/v1alpha1/tariffs")["items"]
     compiled = compile_tariff(read_tariff(stored), now=unix, zone=UTC)
-    report = cost_status.reconcile_costs(
+    report = status_keeper.reconcile_costs(
         client,
         updated(Snapshot(), tariffs=(compiled,)),
         unix=unix,
@@ -241,20 +231,6 @@ def keeping_keys(_, kubeconfig, namespace):
     """Make the keys that decisions are signed with, as the controller does."""
     keeper = KeyKeeper(Client(kubeconfig), namespace, is_leader=_always, unix=time.time)
     return " ".join(line for line in keeper.step(1.0) if "made key" not in line)
-
-
-def omitting(right, kubeconfig, namespace):
-    """Leave out a namespace in which no policy can match, as the controller does."""
-    (configuration,) = right["resourceNames"]
-    client = Client(kubeconfig)
-    keeper = OmissionKeeper(client, configuration, namespace, is_leader=_always)
-    unmatched = updated(Snapshot(), namespaces={"unmatched": {}}, reviewed_namespaces=(EVERYTHING,))
-    lines = [
-        line
-        for now in (0.0, QUIET_SECONDS)
-        for line in keeper.step(unmatched, is_sure=True, now=now, unix=time.time())
-    ]
-    return " ".join(line for line in lines if "not sent" not in line)
 
 
 def keeping_journal(_, kubeconfig, namespace):
@@ -342,7 +318,7 @@ def moving(_, kubeconfig, namespace):
 def repairing(_, kubeconfig, namespace):
     """Take quota back from a Workload that is gone, as the controller does."""
     wanted = {"spec": {"active": False}}
-    return _complaint(lambda: repairs.to_workload(Client(kubeconfig), WORKLOAD, wanted))
+    return _complaint(lambda: mover.to_workload(Client(kubeconfig), WORKLOAD, wanted))
 
 
 def _complaint(act):

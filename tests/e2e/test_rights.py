@@ -178,7 +178,6 @@ def _use_of(part, right):
         return rights.probing if part == "probe" else rights.listing_unfinished
     writes_keys = _is_of_keys(part, right) and not verbs <= {"list", "watch"}
     publishes = _is_of_savings(right) and part == "controller"
-    omits = part == "controller" and right["verbs"] == ["patch"]
     patches = {"jobs": rights.moving, "workloads": rights.repairing}
     uses = {
         "fallbackpolicies/status": rights.writing_status,
@@ -191,7 +190,6 @@ def _use_of(part, right):
         **(patches if right["verbs"] == ["patch"] else {}),
         **({"secrets": rights.keeping_keys} if writes_keys else {}),
         **({"configmaps": rights.publishing} if publishes else {}),
-        **({"mutatingwebhookconfigurations": rights.omitting} if omits else {}),
     }
     if resource == "leases" and part == "webhook":
         return rights.following

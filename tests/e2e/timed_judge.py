@@ -29,7 +29,7 @@ from webhook.kueue.fair_sharing import use_of
 from webhook.kueue.flavor_plan import Demand, demand
 from webhook.kueue.newcomer import Newcomer as Asked
 from webhook.kueue.queue_lines import PendingGroup, pending_group
-from webhook.kueue.simulation import Eviction, Running, Simulation
+from webhook.kueue.simulation import Running, Simulation
 from webhook.kueue.tree_forecast import start_of
 from webhook.model.forecasts import Basis, RunTime, Start
 from webhook.model.queues import Arrival
@@ -373,7 +373,12 @@ class _Played:
     def take_down(self) -> None:
         simulation, ends, stops = self.simulation, self._ends, self._stops
         for victims in simulation.preempted:
-            event = Event(at=victims.at, what=PREEMPTED, name=victims.key, detail=victims.by)
+            event = Event(
+                at=victims.preempted_at,
+                what=PREEMPTED,
+                name=victims.key,
+                detail=victims.preempted_by,
+            )
             self._events.append(event)
             if stops[victims.key]:
                 simulation.stop(victims.key, max(simulation.now, stops[victims.key].popleft()))
@@ -450,7 +455,7 @@ def filled(course: Course, state: State, snapshot: Snapshot) -> Simulation:
     queues = snapshot.setup.cluster_queues.values()
     # Which heads come first is by Kueue's cycles, whose course is known from now on.
     simulation = Simulation(tree, queues, kueue=snapshot.setup.kueue, came_one_by_one=False)
-    simulation.eviction = Eviction(seconds=_eviction_seconds(course))
+    simulation.eviction_seconds = _eviction_seconds(course)
     simulation.unix = course.asked
     if (use := use_of(snapshot.setup, tree, unix=course.asked)) is not None:
         simulation.order_by_use(use)
@@ -560,6 +565,8 @@ def newcomer(course: Course, state: State, snapshot: Snapshot) -> ForetoldNewcom
     asked = Asked(
         queue=queue,
         demand=demand(arrival.needs, queue, snapshot.setup),
+        setup=snapshot.setup,
+        now=course.asked,
         priority=arrival.priority,
         local_queue=arrival.local_queue_key,
         needs=arrival.needs,
@@ -568,8 +575,7 @@ def newcomer(course: Course, state: State, snapshot: Snapshot) -> ForetoldNewcom
     took = [run.ended - run.started for run in runs if run.finished]
     seconds = took[0] if took else course.world.newcomer.run_seconds
     first, last = (
-        start_of(forecasts[place], asked, snapshot.setup, now=course.asked, run_seconds=each).start
-        for each in (0.0, seconds)
+        start_of(forecasts[place], asked, run_seconds=each).start for each in (0.0, seconds)
     )
     uid = next((uid for uid, name in course.uids.items() if name == arrival.key), "")
     return ForetoldNewcomer(

@@ -1,4 +1,4 @@
-"""SECURITY.md names every right that the chart gives to an account, and says what it is for."""
+"""docs/security.md names every right that the chart gives to an account, and what it is for."""
 
 import pytest
 

@@ -1,5 +1,6 @@
 """`make up` leaves nothing behind, whenever it is ended; no control plane is started here."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -7,6 +8,7 @@ import uuid
 
 import pytest
 
+from hack import up
 from hack.cluster import ROOT, Cluster
 
 ENDED_WHILE_LOCKING = """
@@ -68,3 +70,11 @@ def test_an_end_leaves_no_folder_whenever_it_comes(script, ending):
     cluster.remove()
     assert ended.returncode == 1, ended.stderr
     assert not left
+
+
+def test_what_is_to_be_typed_next_names_examples_that_are_there():
+    said = up.next_steps(Cluster(), bare=False)
+
+    examples = re.findall(r"-f (examples/\S+\.yaml)", said)
+    assert examples
+    assert [path for path in examples if not (ROOT / path).is_file()] == []

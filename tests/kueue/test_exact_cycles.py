@@ -68,7 +68,7 @@ def events(simulation, until):
     while simulation.next_event() < until:
         simulation.step()
     starts = [(begun.key, *begun.flavors, begun.at) for begun in simulation.begun]
-    return starts, [(victims.key, victims.by) for victims in simulation.preempted]
+    return starts, [(victims.key, victims.preempted_by) for victims in simulation.preempted]
 
 
 def test_quota_kept_for_the_next_strict_head_keeps_a_preemptor_out():

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from tests.worlds import snapshots, trees
 from webhook.kueue import fair_sharing
 from webhook.kueue.fair_sharing import Tournament
-from webhook.kueue.preemption import Preemptor
+from webhook.kueue.preemption import TriedHead
 
 
 def entry(tree, queue, gpus, priority=0, queued_at=0.0):
     cell = tree.indices["default", "gpu"]
-    return Preemptor(
+    return TriedHead(
         leaf=tree.leaves[queue], taken=((cell, gpus),), priority=priority, queued_at=queued_at
     )
 
@@ -26,7 +26,7 @@ def contests(draw):
     tree = replace(tree, weights=weights, used=list(tree.used))
     amounts = st.dictionaries(st.integers(0, tree.width - 1), st.integers(1, 4), min_size=1)
     entries = [
-        Preemptor(
+        TriedHead(
             leaf=leaf,
             taken=tuple(draw(amounts).items()),
             priority=draw(st.integers(0, 1)),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.builders import arrival, cluster_queue, cohort, snapshot
 from tests.conftest import THOROUGH
 from tests.worlds import arrivals, simulations, snapshots, used, waiting
-from webhook.kueue.simulation import Eviction, Running
+from webhook.kueue.simulation import Running
 from webhook.model.queues import KueueConfig, Preemption
 from webhook.state.snapshot import updated
 
@@ -26,11 +26,11 @@ def queue(name, **rest):
     return cluster_queue(f"{name}-cq", FOUR, **rest)
 
 
-def world(*queues, resumes=False, seconds=1.0):
+def world(*queues, seconds=1.0):
     """The Simulation of one tree, whose victims lose their quota after *seconds*."""
     state = snapshot(*queues)
     simulation = next(iter(simulations(state).values()))
-    simulation.eviction = Eviction(seconds=seconds, resumes=resumes)
+    simulation.eviction_seconds = seconds
     return state, simulation
 
 
@@ -48,7 +48,7 @@ def run(simulation):
 
 
 def preempted(simulation):
-    return [(each.key, each.at, each.by) for each in simulation.preempted]
+    return [(each.key, each.preempted_at, each.preempted_by) for each in simulation.preempted]
 
 
 def test_a_higher_priority_starts_when_its_victim_has_stopped_which_then_begins_again():
@@ -64,16 +64,6 @@ def test_a_higher_priority_starts_when_its_victim_has_stopped_which_then_begins_
         ("high", 11.0, 31.0),
         ("low", 31.0, 131.0),
     ]
-
-
-def test_a_victim_may_go_on_with_what_it_has_left():
-    state, simulation = world(queue("a", preemption=LOWER), resumes=True)
-    simulation.step()
-    come(state, simulation, ("low", "a", 4, 0, 0.0, 100.0), ("high", "a", 4, 1, 10.0, 20.0))
-
-    run(simulation)
-
-    assert [each.finish for each in simulation.ended] == [31.0, 121.0]
 
 
 def test_a_victim_that_leaves_while_it_stops_holds_its_quota_until_then_and_never_comes_again():

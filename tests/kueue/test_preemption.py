@@ -6,7 +6,7 @@ import pytest
 
 from tests.builders import cluster_queue, cohort
 from webhook.kueue import quota
-from webhook.kueue.preemption import Preemptor
+from webhook.kueue.preemption import TriedHead
 from webhook.kueue.preemptor import Preemptions
 from webhook.model.queues import (
     Preemption,
@@ -71,7 +71,7 @@ def planted(queues, running, cohorts=(), **rest):
 
 
 def preemptor(tree, wants):
-    return Preemptor(
+    return TriedHead(
         leaf=tree.leaves[wants.queue],
         taken=taken(tree, wants),
         priority=wants.priority,

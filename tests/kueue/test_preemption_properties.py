@@ -10,7 +10,7 @@ from tests.builders import cluster_queue, cohort, snapshot
 from tests.worlds import snapshots, trees
 from webhook.kueue.preemption import (
     PreemptionReason,
-    Preemptor,
+    TriedHead,
     satisfies_policy,
 )
 from webhook.kueue.preemptor import Possibility, Preemptions
@@ -37,7 +37,7 @@ class World:
     tree: UsageTree
     policies: dict[int, Preemption]
     holders: list[QuotaHolder]
-    preemptor: Preemptor
+    preemptor: TriedHead
     strategies: tuple[str, ...] | None
 
     def preemptions(self, holders=None):
@@ -90,7 +90,7 @@ def worlds(draw):
         policies={leaf: draw(policies) for leaf in tree.leaves.values()},
         holders=holders,
         preemptor=draw(
-            st.builds(Preemptor, leaf=leaves, taken=taken, priority=priorities, queued_at=times)
+            st.builds(TriedHead, leaf=leaves, taken=taken, priority=priorities, queued_at=times)
         ),
         strategies=draw(st.none() | st.just(())),
     )
@@ -152,7 +152,7 @@ def test_the_index_of_holders_forgets_whom_it_is_told_to_forget(world, data):
 def test_the_oracle_agrees_with_the_targets_for_one_cell(world):
     preemptions, preemptor, tree = world.preemptions(), world.preemptor, world.tree
     cell, amount = preemptor.taken[0]
-    alone = Preemptor(
+    alone = TriedHead(
         leaf=preemptor.leaf,
         taken=((cell, amount),),
         priority=preemptor.priority,
@@ -206,7 +206,7 @@ def shared_worlds(draw):
         tree=tree,
         policies={leaf: draw(rules) for leaf in tree.leaves.values()},
         holders=holders,
-        preemptor=Preemptor(leaf=first, taken=(), priority=0, queued_at=0),
+        preemptor=TriedHead(leaf=first, taken=(), priority=0, queued_at=0),
         strategies=None,
     )
 
@@ -223,7 +223,14 @@ def held_in(world, *, is_fair=False):
     bounded = QuotaHolders(world.tree, queues_of(world), KueueConfig(fair_sharing=is_fair))
     for each in world.holders:
         bounded.hold(
-            StartedWorkloads(leaf=each.leaf, usage=each.taken, count=1, variance=0.0),
+            StartedWorkloads(
+                key=each.key,
+                cluster_queue="",
+                leaf=each.leaf,
+                usage=each.taken,
+                count=1,
+                variance=0.0,
+            ),
             priority=each.priority,
             order=each.queued_at,
             reserved_at=each.reserved_at,
@@ -239,7 +246,7 @@ def test_the_event_loop_preempts_for_a_head_whom_the_search_finds(world, data):
     wanted = max(1, tree.available(0, 0) + data.draw(st.integers(1, 3)))
     asked = data.draw(
         st.builds(
-            Preemptor,
+            TriedHead,
             leaf=st.sampled_from(sorted(tree.leaves.values())),
             taken=st.just(((0, wanted),)) | st.just(world.preemptor.taken or ((0, 1),)),
             priority=priorities,

@@ -137,7 +137,7 @@ def test_a_new_job_is_served_as_its_review_says(data):
     # may choose others, as its victims still hold their quota.
     for _ in range(4):
         simulation.follow(0.0, wakes=False, drawn={})
-        preempted = [each for each in simulation.preempted if each.by == asked.key]
+        preempted = [each for each in simulation.preempted if each.preempted_by == asked.key]
         if preempted:
             break
 

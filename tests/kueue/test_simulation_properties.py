@@ -272,7 +272,7 @@ def outcome(found):
         name: (
             # Equal ones may start in one cycle if nobody else would get anything.
             [(begun.key, begun.flavors) for begun in simulation.begun for _ in range(begun.count)],
-            [(gone.key, gone.by) for gone in simulation.preempted],
+            [(gone.key, gone.preempted_by) for gone in simulation.preempted],
             simulation.tree.used,
             sorted(heads.entries[0][2].waiting.key for heads in simulation.tried()),
         )

@@ -100,7 +100,7 @@ def cycle(state, snapshot, groups):
     for simulation in dict.fromkeys(by_queue.values()):
         simulation.follow(simulation.now, wakes=False, drawn={})
         begun |= started(simulation.begun)
-        preempted |= {victims.key: victims.reason.value for victims in simulation.preempted}
+        preempted |= {victims.key: victims.preempted_for.value for victims in simulation.preempted}
     return {"started": begun, "preempted": preempted}
 
 

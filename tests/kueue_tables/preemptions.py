@@ -2,7 +2,7 @@
 
 from tests.kueue_tables.clusters import cluster
 from tests.kueue_tables.trees import taken, tree_of
-from webhook.kueue.preemption import Preemptor
+from webhook.kueue.preemption import TriedHead
 from webhook.kueue.preemptor import Preemptions
 from webhook.model.queues import QuotaHolder
 
@@ -31,7 +31,7 @@ def victims(case, assigned, **settings):
     usage = {name: held.usage for name, held in snapshot.workloads.held.items()}
     tree = tree_of(snapshot, fields["targetCQ"], usage)
     (group,) = state.contents_of(fields["targetCQ"]).waiting
-    preemptor = Preemptor(
+    preemptor = TriedHead(
         leaf=tree.leaves[fields["targetCQ"]],
         taken=taken(tree, wanted(group.arrival.needs, assigned)),
         priority=group.arrival.priority,
@@ -131,7 +131,7 @@ def order(case):
     preempted = []
     while left:
         needed = ((0, NOMINAL - len(left) + 1),)
-        preemptor = Preemptor(leaf=tree.leaves[OWN], taken=needed, priority=1000, queued_at=0.0)
+        preemptor = TriedHead(leaf=tree.leaves[OWN], taken=needed, priority=1000, queued_at=0.0)
         (victim,) = preemptions.targets(preemptor, {0})
         holder = left.pop(victim.holder.key)
         preemptions.remove(holder)

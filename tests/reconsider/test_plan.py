@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from webhook.model.queues import Arrival
 from webhook.reconsider import plan as moves
-from webhook.reconsider.plan import MoveCandidate, Pricing, Prospect, Rank, Way
+from webhook.reconsider.plan import MoveCandidate, Prospect, Rank, Way
 
 GPU, CPU = "gpu", "cpu"
 RANK = Rank("light", "team", 100)
@@ -273,8 +273,12 @@ def test_no_job_goes_to_and_fro_on_noisy_forecasts(seed):
 def priced(order, *, charges=None, least=0.0, part=0.0, **given):
     """A candidate whose second is worth one, and whose options cost so much beside."""
     charged = {GPU: 0.0, CPU: 0.0, **(charges or {})}
-    pricing = Pricing(hour=3600.0, least=least, of=lambda option, finish: charged[option] + finish)
-    return candidate(order, pricing=pricing, least_part=part, least_seconds=1e9, **given)
+    money = {
+        "cost_of": lambda option, finish: charged[option] + finish,
+        "least_saved": least,
+        "hour_costs": 3600.0,
+    }
+    return candidate(order, least_part=part, least_seconds=1e9, **money, **given)
 
 
 def test_where_options_cost_the_same_costs_are_time():
@@ -352,7 +356,7 @@ def test_all_who_wait_never_cost_more_for_moves(charges, gpus, cpus):
     def cost(ways):
         finishes = queues(ways).finishes
         return sum(
-            each.pricing.of(ways[each.key].option if each.key in ways else GPU, finishes[each.key])
+            each.cost_of(ways[each.key].option if each.key in ways else GPU, finishes[each.key])
             for each in queues.candidates
         )
 

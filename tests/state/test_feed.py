@@ -3,7 +3,6 @@ from tests.state.feeds import REQUIRED, RESOURCES, changed, listed, synced_feed
 from tests.state.objects import cluster_queue, local_queue, named, workload
 from webhook.api import resources as kinds
 from webhook.api.watch import WatchUpdate
-from webhook.model import omitted_namespaces
 from webhook.model.pods import Selector
 from webhook.state.feed import Feed
 from webhook.state.pipe import apply_update
@@ -164,24 +163,6 @@ def test_the_namespaces_that_we_are_asked_about_are_known_from_our_configuration
 
     assert nothing == ()
     assert feed.update(2.0, 0.0).changed["reviewed_namespaces"] == (Selector(labels={"team": "a"}),)
-
-
-def test_the_namespaces_that_are_left_out_are_known_from_our_condition_and_a_renewal_is_no_news():
-    def ours(until):
-        expression = omitted_namespaces.expression_without(("b", "a"), until=until)
-        conditions = [
-            {"name": "other", "expression": "true"},
-            {"name": omitted_namespaces.CONDITION, "expression": expression},
-        ]
-        return {"name": "create.kueue-fallback.dev", "matchConditions": conditions}
-
-    feed = synced_feed()
-    feed.take(listed(kinds.WEBHOOKS, named("", "a", webhooks=[ours(0.0)])))
-    first = feed.update(1.0, 0.0).changed["omitted_namespaces"]
-    feed.take(listed(kinds.WEBHOOKS, named("", "a", webhooks=[ours(300.0)])))
-
-    assert first == {"a", "b"}
-    assert "omitted_namespaces" not in feed.update(2.0, 0.0).changed
 
 
 def test_since_when_one_waits_does_not_depend_on_how_old_the_state_is():

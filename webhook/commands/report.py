@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from webhook.hindsight.gains import Gains
     from webhook.hindsight.look_back import Hindsight
     from webhook.hindsight.slice_options import SliceOptions
-    from webhook.hindsight.slices_table import SlicesReport
     from webhook.learn.estimates import Learned
 
 
@@ -257,8 +255,8 @@ def command(**given: Any) -> None:
     refused, and what it uses of devices, if a Prometheus is asked.
 
     With --slices: how GPUs would be cut better, by the journal and the Nodes' present partition,
-    as a file for mig-parted with its commands. Nothing is applied. If a replay shows that little
-    would be gained, the report says so. The journal holds about a day; for a week, set
+    as a file for mig-parted with its commands. Nothing is applied. If a simulation shows that
+    little would be gained, the report says so. The journal holds about a day; for a week, set
     journal_days: 7 or give states that were saved each day (--journal). A snapshot must hold
     Nodes, and Pods to say which Jobs must end.
 
@@ -286,7 +284,7 @@ def command(**given: Any) -> None:
             _show_run_times(_learned(asked), asked.output)
             return
         if asked.slices:
-            _show_slices(_slices(asked), asked.output)
+            _show_slices(asked)
             return
         past = _history(asked)
         until = time.time() if asked.snapshot is None else past.until
@@ -355,33 +353,39 @@ def _replayed(past: ClusterHistory, given: Sequence[str], since: float, until: f
     return replace(hindsight, left_out=hindsight.left_out + past.left_out)
 
 
-def _slices(asked: ReportOptions) -> SlicesReport:
+def _show_slices(asked: ReportOptions) -> None:
+    """Show how devices are better cut, by the Jobs of all journals that are given."""
     from webhook.commands import history, report_slices
     from webhook.commands.connect import connected
+    from webhook.hindsight import coverage
+    from webhook.hindsight.slice_advice import SliceAdvice, slice_advice
 
     past = _history(asked)
     if asked.snapshot is not None:
-        present, until = report_slices.from_file(asked.snapshot), past.until
+        objects, until = [*report_slices.objects_of_file(asked.snapshot)], past.until
     else:
         with connected(asked.scope.access) as client:
-            present, until = report_slices.from_cluster(client), time.time()
-    for why in forbidden_once(present.unread):
-        terminal.say(why, err=True)
+            objects, until = [*report_slices.objects_of_cluster(client)], time.time()
+    since = until - asked.days * _DAY
     all_pasts = [*(history.from_file(path) for path in asked.journals), past]
     every = {entry.key: entry for each in all_pasts for entry in each.entries}
     slots = [each.oldest_slot for each in all_pasts if each.oldest_slot is not None]
-    past = replace(past, entries=tuple(every.values()), oldest_slot=min(slots, default=None))
-    return report_slices.report_of(past, present, since=until - asked.days * _DAY, until=until)
-
-
-def _show_slices(report: SlicesReport, output: str) -> None:
-    from webhook.hindsight import slices_table
-
-    if output in ("text", "wide"):
-        terminal.tell(slices_table.as_text(report), output=output)
+    covered = coverage.coverage(min(slots, default=None), since=since, until=until)
+    advice = SliceAdvice(models=(), left_out=("queues may not be read",))
+    if past.state is not None:
+        entries = [entry for entry in every.values() if since <= entry.created <= until]
+        flavors = past.state.snapshot(0.0, until).setup.flavors.values()
+        advice = slice_advice(objects, entries, flavors, past.state.learned(until).uses)
+    shown = report_slices.as_json(advice, since=since, until=until)
+    if asked.output in ("text", "wide"):
+        told = coverage.as_text(covered)
+        terminal.tell(
+            report_slices.as_text(shown), *(["", told] if told else []), output=asked.output
+        )
     else:
-        _dump(slices_table.as_json(report), output)
-    if not any(advice.jobs for advice in report.advice):
+        document = {**shown, "journalHours": coverage.as_json(covered)}
+        terminal.say(terminal.dump(document, asked.output))
+    if not any(model.jobs for model in advice.models):
         sys.exit(1)
 
 
@@ -414,7 +418,7 @@ def _show_gains(
     else:
         suggested = slice_options.as_json(options) if options is not None else None
         more = {"sliceOptions": suggested, "journalHours": coverage.as_json(covered)}
-        _dump({**gains_table.as_json(report), **more}, output)
+        terminal.say(terminal.dump({**gains_table.as_json(report), **more}, output))
     if not report.rows:
         sys.exit(1)
 
@@ -423,16 +427,7 @@ def _show_run_times(learned: Learned, output: str) -> None:
     if output in ("text", "wide"):
         terminal.say(*as_text(learned, terminal.width(output)))
     else:
-        _dump(as_json(learned), output)
-
-
-def _dump(document: Mapping[str, Any], output: str) -> None:
-    if output == "json":
-        terminal.say(json.dumps(document, indent=2))
-        return
-    import yaml
-
-    terminal.say(yaml.safe_dump(document, sort_keys=False).rstrip())
+        terminal.say(terminal.dump(as_json(learned), output))
 
 
 def _learned(asked: ReportOptions) -> Learned:

@@ -2,77 +2,207 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from webhook.api.kubernetes_api import Forbidden, KubernetesApi
-from webhook.api.watch import list_pages
-from webhook.hindsight import repartition
-from webhook.hindsight.coverage import coverage
-from webhook.hindsight.device_pools import read_pools
-from webhook.hindsight.slices_table import SlicesReport, slices_report
+from webhook.api.kubernetes_api import Forbidden
+from webhook.commands import terminal
+from webhook.commands.connect import listed
+from webhook.cost.slice_geometry import Geometry
+from webhook.hindsight.slice_advice import CutAdvice, SliceAdvice, units_of
+from webhook.model.words import rfc3339
 from webhook.state.snapshot_file import read_objects
 
 if TYPE_CHECKING:
-    from webhook.commands.history import ClusterHistory
+    from webhook.api.client import Client
 
-_NODES, _PODS = "/api/v1/nodes", "/api/v1/pods"
-
-
-@dataclass(slots=True)
-class NodesAndPods:
-    nodes: list[Mapping[str, Any]] = field(default_factory=list)
-    pods: list[Mapping[str, Any]] = field(default_factory=list)
-    unread: list[str] = field(default_factory=list)
+_PREFIX: Final = "nvidia.com/mig-"
+_LABEL: Final = "nvidia.com/mig.config"
+_DONE: Final = r"'{.metadata.labels.nvidia\.com/mig\.config\.state}'=success"
+_Layout: TypeAlias = tuple[Geometry, ...]
+"""How the devices of a Node are cut, one after another."""
 
 
-def from_file(path: str) -> NodesAndPods:
-    """Read Nodes and Pods of a saved state.
+def objects_of_file(path: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the objects of a saved state, Nodes and Pods among them.
 
     Raises:
         FieldError: it cannot be read.
 
     """
-    found = NodesAndPods()
-    for source, _ in read_objects(path):
-        if source.get("kind") == "Node":
-            found.nodes.append(source)
-        elif source.get("kind") == "Pod":
-            found.pods.append(source)
-    return found
+    return (source for source, _ in read_objects(path))
 
 
-def from_cluster(client: KubernetesApi) -> NodesAndPods:
-    """List them with the user's rights; without Pods it is not known which Jobs must end.
+def objects_of_cluster(client: Client) -> Iterator[Mapping[str, Any]]:
+    """List Nodes and Pods with the user's rights; without Pods it is said what is not known.
 
     Raises:
         Forbidden: Nodes may not be listed.
 
     """
-    found = NodesAndPods(nodes=list(_listed(client, _NODES)))
+    for node in listed(client, "/api/v1/nodes"):
+        yield {**node, "kind": "Node"}
     try:
-        found.pods += _listed(client, _PODS)
+        for pod in listed(client, "/api/v1/pods"):
+            yield {**pod, "kind": "Pod"}
     except Forbidden as error:
-        found.unread.append(str(error))
-    return found
+        terminal.say(f"{error}: it is not known which Jobs must end", err=True)
 
 
-def _listed(client: KubernetesApi, path: str) -> Iterator[Mapping[str, Any]]:
-    for page in list_pages(client, path):
-        yield from page.get("items") or ()
+def as_json(advice: SliceAdvice, *, since: float, until: float) -> dict[str, Any]:
+    """Return the report on a time, in seconds since 1970."""
+    changed = [change for model in advice.models for change in model.changed()]
+    names = _config_names([cuts for _, cuts in changed], rfc3339(until)[:10])
+    configs = {name: _config(cuts) for cuts, name in names.items()}
+    return {
+        "since": rfc3339(since),
+        "until": rfc3339(until),
+        "models": [_model(model) for model in advice.models],
+        "nodes": [
+            {"name": node.name, "migConfig": names[cuts], "mustEnd": list(node.jobs)}
+            for node, cuts in changed
+        ],
+        "migParted": {"version": "v1", "mig-configs": configs} if configs else None,
+        "commands": [
+            command
+            for node, cuts in changed
+            for command in (
+                f"kubectl cordon {node.name}",
+                f"kubectl label node {node.name} {_LABEL}={names[cuts]} --overwrite",
+                f"kubectl wait node {node.name} --timeout=15m --for=jsonpath={_DONE}",
+                f"kubectl uncordon {node.name}",
+            )
+        ],
+        "leftOut": list(advice.left_out),
+    }
 
 
-def report_of(
-    past: ClusterHistory, present: NodesAndPods, *, since: float, until: float
-) -> SlicesReport:
-    """Return advice by the Jobs that came in that time, in seconds since 1970."""
-    covered = coverage(past.oldest_slot, since=since, until=until)
-    if past.state is None:
-        return slices_report((), (), ["queues may not be read"], covered=covered, unix=until)
-    snapshot = past.state.snapshot(0.0, until)
-    entries = [entry for entry in past.entries if since <= entry.created <= until]
-    uses = past.state.learned(until).uses
-    found = read_pools(present.nodes, present.pods, entries, snapshot.setup.flavors, uses)
-    advice = [repartition.advise(pool.device, pool.before, pool.demands) for pool in found.pools]
-    return slices_report(found.pools, advice, found.left_out, covered=covered, unix=until)
+def _config_names(layouts: Iterable[_Layout], day: str) -> Mapping[_Layout, str]:
+    different = list(dict.fromkeys(layouts))
+    if len(different) == 1:
+        return {different[0]: f"kf-{day}"}
+    return {cuts: f"kf-{day}-{number}" for number, cuts in enumerate(different, 1)}
+
+
+def _config(cuts: _Layout) -> list[Mapping[str, Any]]:
+    """Return a config of the file for mig-parted: the devices by their numbers."""
+    by_cut: defaultdict[Geometry, list[int]] = defaultdict(list)
+    for number, cut in enumerate(cuts):
+        by_cut[cut].append(number)
+    return [
+        {
+            "devices": numbers,
+            "mig-enabled": bool(cut),
+            **({"mig-devices": _profiles(cut)} if cut else {}),
+        }
+        for cut, numbers in by_cut.items()
+    ]
+
+
+def _profiles(cut: Geometry) -> dict[str, int]:
+    return {resource.removeprefix(_PREFIX): count for resource, count in cut}
+
+
+def _model(advice: CutAdvice) -> dict[str, Any]:
+    low, high = advice.saved_by_day
+    both = {"now": advice.now, "then": advice.then}
+    cuts = {"now": advice.before, "then": advice.after}
+    units = {when: _units(advice, of) for when, of in cuts.items()}
+    return {
+        "model": advice.device.name,
+        "devices": len(advice.before),
+        "jobs": advice.jobs,
+        "waitedDeviceHours": {
+            when: round(waits.waited, 2) if isfinite(waits.waited) else None
+            for when, waits in both.items()
+        },
+        "saved": round(advice.saved, 3),
+        "savedByDay": {"low": round(low, 3), "high": round(high, 3)},
+        "fragmentation": {when: round(waits.fragmentation, 3) for when, waits in both.items()},
+        "fragmentedDeviceHours": {when: round(waits.fragmented, 1) for when, waits in both.items()},
+        **{
+            when: [
+                {"devices": count, "slices": _profiles(cut)}
+                for cut, count in sorted(Counter(of).items())
+            ]
+            for when, of in cuts.items()
+        },
+        "quotas": {
+            name: {when: of[name] for when, of in units.items()}
+            for name in sorted({*units["now"], *units["then"]})
+            if units["now"][name] != units["then"][name]
+        },
+        "whyNot": advice.why_not or None,
+    }
+
+
+def _units(advice: CutAdvice, cuts: _Layout) -> Counter[str]:
+    """Return how many units of each resource the model's Nodes have."""
+    units: Counter[str] = Counter()
+    for cut in cuts:
+        units.update(dict(units_of(cut, advice.device)))
+    return units
+
+
+def as_text(shown: Mapping[str, Any]) -> str:
+    """Return the report, as JSON has it, for people."""
+    lines = [f"By the Jobs from {shown['since']} on, simulated. Nothing is applied."]
+    for model in shown["models"]:
+        lines += ["", *_of_model(model)]
+    if shown["migParted"]:
+        lines += [
+            "",
+            "For mig-parted, to be added to the ConfigMap that the MIG manager reads:",
+            "",
+        ]
+        lines += terminal.dump(shown["migParted"], "yaml").split("\n")
+        lines += [
+            "",
+            "Then, Node by Node; a Node's Jobs must have ended between the first two:",
+            "",
+        ]
+        ending = {f"kubectl cordon {node['name']}": node["mustEnd"] for node in shown["nodes"]}
+        for command in shown["commands"]:
+            lines.append(command)
+            if jobs := ending.get(command):
+                lines.append(f"# until these have ended: {', '.join(jobs)}")
+    if shown["leftOut"]:
+        lines += ["", *(f"Left out: {why}." for why in shown["leftOut"])]
+    return "\n".join(lines)
+
+
+def _of_model(model: Mapping[str, Any]) -> Iterator[str]:
+    waited, useless = model["waitedDeviceHours"], model["fragmentation"]
+    hours = {when: "endless" if n is None else f"{n:.1f}" for when, n in waited.items()}
+    yield (
+        f"{model['model']}: {model['jobs']} Jobs waited {hours['now']} device-hours"
+        f" for {model['devices']} devices."
+    )
+    yield f"Of what was free, {useless['now']:.0%} were of no use to the average Job."
+    if model["whyNot"]:
+        yield f"Nothing is to be gained: {model['whyNot']}."
+        return
+    low, high = model["savedByDay"].values()
+    yield (
+        f"Cut otherwise, {hours['then']} device-hours would have been waited,"
+        f" {model['saved']:.0%} less"
+    )
+    yield f"(by day {low:.0%} to {high:.0%}), and {useless['then']:.0%} of no use:"
+    yield ""
+    yield "   NOW  THEN  CUT INTO"
+    counts = {
+        when: {_words(cut["slices"]): cut["devices"] for cut in model[when]}
+        for when in ("now", "then")
+    }
+    for cut in dict.fromkeys((*counts["now"], *counts["then"])):
+        yield f"  {counts['now'].get(cut, 0):4}  {counts['then'].get(cut, 0):4}  {cut}"
+    yield ""
+    yield "Quotas to change with it, as long as they are what the nodes have:"
+    for resource, change in model["quotas"].items():
+        yield f"  {resource}: {change['now']} -> {change['then']}"
+
+
+def _words(slices: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} x {profile}" for profile, count in slices.items()) or "whole"

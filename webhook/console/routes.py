@@ -8,10 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
-from importlib import resources
 from typing import Any
 
-import yaml
 from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
 
@@ -21,7 +19,6 @@ from webhook.console.collect import restricted, shortened, with_waiting
 from webhook.console.job_story import job_story
 from webhook.console.quota_api import RETRY_SECONDS, Problem
 from webhook.console.view import View, view_json
-from webhook.jobs import BY_NAME
 from webhook.state.waiting_line import WaitingWorkload
 from webhook.state.workload import Workload
 
@@ -112,7 +109,6 @@ def create_app(
     Answers are given only for *hosts*, by default for any.
     """
     app = Flask(__name__, static_folder=None)
-    description = _description()
 
     def seeing(answer: Callable[[ConsoleSources, Rights], Response]) -> Callable[[], Response]:
         def see() -> Response:
@@ -121,16 +117,12 @@ def create_app(
 
         return see
 
-    def described() -> Response:
-        return _to_json(description)
-
     for path in _API:
         _route(app, path, seeing(partial(_asked, path)))
     app.config["MAX_CONTENT_LENGTH"] = quota_api.LONGEST_MANIFEST
     _route(app, _DRY_RUN, seeing(_tried), method="POST")
     _route(app, "/", seeing(_drawn))
     _route(app, "/job", seeing(_told))
-    _route(app, "/openapi.json", described)
     _answer_errors(app, on_error)
     _guard(app, hosts)
     return app
@@ -167,14 +159,6 @@ def _tried(sources: ConsoleSources, rights: Rights) -> Response:
         raise quota_api.stale(now.age)
     body = request.get_data().decode("utf-8", errors="replace")
     return _to_json(quota_api.dry_run(body, rights, sources.decide))
-
-
-def _description() -> Mapping[str, Any]:
-    """Return the OpenAPI description, with the kinds of Jobs that are known."""
-    text = resources.files("webhook.console").joinpath("openapi.yaml").read_text(encoding="utf-8")
-    description: dict[str, Any] = yaml.safe_load(text)
-    description["components"]["schemas"]["Kind"]["enum"] = sorted(BY_NAME)
-    return description
 
 
 def _route(app: Flask, path: str, answer: Callable[[], Response], *, method: str = "GET") -> None:

@@ -182,11 +182,9 @@ class Adviser:
             where = found.job.job.namespace, found.job.job.reference
             how = _COMMAND.format(found.job.job.reference, found.job.job.namespace)
             text = f"{found.sentence(snapshot.costs.currency)}; {how}"
-            happening = Happening(EventReason.ADVISED, text, begun)
+            advised = Happening(EventReason.ADVISED, text, begun, where, found.job.uid)
             try:
-                post_event(
-                    self._transport, event_on_job(where, found.job.uid, happening, unix=unix)
-                )
+                post_event(self._transport, event_on_job(advised, unix=unix))
             except ClusterError as error:
                 yield Attention(f"Job {key}: no Event written: {error}")
             else:

@@ -7,7 +7,7 @@ What was nominated and since when stands on the Workload, so a new leader goes o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from webhook.api.managed_fields import applied_by, part_of
 from webhook.api.resources import Key
 from webhook.api.watch import WatchUpdate
 from webhook.controller.controller_metrics import ControllerMetrics
-from webhook.controller.repairs import read_anew, workloads_path
+from webhook.controller.mover import read_anew, workloads_path
 from webhook.controller.world import World
 from webhook.decide import cluster_choice, remote_options
 from webhook.decide.cluster_choice import MARGIN_SECONDS, MEANINGS, Nomination
@@ -45,27 +45,6 @@ OVERDUE_SECONDS: Final = 30.0
 """With quota for so long, a Workload without a nominated cluster counts as forgotten."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Patience:
-    """Until when the nominated clusters of a Workload should have taken it."""
-
-    nominated: tuple[str, ...]
-    until: float
-    """Seconds since 1970."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Turn:
-    """The state at one step."""
-
-    snapshot: Snapshot
-    here: Occupancy
-    """The manager's quota as if nobody held any: those who wait for a cluster have theirs."""
-    clusters: Occupancy
-    now: float
-    unix: float
-
-
 class ClusterDispatcher:
     def __init__(
         self,
@@ -89,7 +68,6 @@ class ClusterDispatcher:
         self._waiting: dict[Key, AwaitingCluster] = {}
         self._due: dict[Key, float] = {}
         """The monotonic time at which each is looked at again."""
-        self._patience: dict[Key, _Patience] = {}
         self._said: dict[Key, str] = {}
         self._error = ""
 
@@ -118,13 +96,16 @@ class ClusterDispatcher:
 
     def _put(self, key: Key, found: AwaitingCluster | None) -> None:
         if found is None:
-            for known in (self._waiting, self._due, self._patience, self._said):
+            for known in (self._waiting, self._due, self._said):
                 known.pop(key, None)
             return
         before = self._waiting.get(key)
-        self._waiting[key] = found
         if before is None or before.nominated != found.nominated:
             self._due.pop(key, None)
+        else:
+            # What was expected when they were nominated holds.
+            found = found._replace(patient_until=before.patient_until)
+        self._waiting[key] = found
 
     def show(self, world: World) -> None:
         """Set how many Workloads have waited for long without a nominated cluster."""
@@ -138,6 +119,7 @@ class ClusterDispatcher:
     def step(self, world: World) -> list[str]:
         """Nominate where it is time."""
         snapshot, now, unix = world.snapshot, world.now, world.unix
+        # The manager's quota as if nobody held any: those who wait for a cluster have theirs.
         here = counted_arrivals.idle(snapshot)
         if self._workers is not None:
             self._workers.follow(snapshot)
@@ -155,43 +137,51 @@ class ClusterDispatcher:
                 break
             # Placements of this step count for those that follow.
             clusters = remote_options.fresh(self._views.around(here), now, self._max_state_age)
-            turn = _Turn(snapshot=snapshot, here=here, clusters=clusters, now=now, unix=unix)
-            lines += self._nominate(key, turn)
+            lines += self._nominate(key, world, here, clusters)
         return lines
 
-    def _nominate(self, key: Key, turn: _Turn) -> Iterator[str]:
+    def _nominate(
+        self, key: Key, world: World, here: Occupancy, clusters: Occupancy
+    ) -> Iterator[str]:
         """Look at one Workload; yield the line to log where there is something to say."""
         found = self._waiting[key]
-        self._due[key] = turn.now + AGAIN_SECONDS
-        names = clusters_of(found, turn.snapshot)
+        self._due[key] = world.now + AGAIN_SECONDS
+        names = clusters_of(found, world.snapshot)
         if not names:
             return
         arrival = self._arrivals.of(found.workload)
         if arrival is not None:
             arrival = replace(arrival, job_class=found.workload.job_class)
-        added, why = self._choose(key, names, arrival, turn)
+        added, why = self._choose(key, names, arrival, world, clusters)
         if not added:
             return
         kept = tuple(name for name in found.nominated if name in names)
         nominated = (*kept, *added)[:MOST_NOMINATED]
         problem = self._write(found, nominated)
         if problem is not None:
-            self._due[key] = turn.now + (RETRY_SECONDS if problem else STEP_SECONDS)
+            self._due[key] = world.now + (RETRY_SECONDS if problem else STEP_SECONDS)
             if problem and self._said.get(key) != problem:
                 self._said[key] = problem
                 yield Attention(f"Workload {'/'.join(key)}: no cluster nominated: {problem}")
             return
-        self._waiting[key] = found._replace(nominated=nominated, nominated_at=int(turn.unix))
+        self._waiting[key] = found._replace(
+            nominated=nominated, nominated_at=int(world.unix), patient_until=None
+        )
         if arrival is not None and len(added) == 1:
-            self._views.enter(replace(arrival, cluster=added[0]), turn.here, turn.now)
+            self._views.enter(replace(arrival, cluster=added[0]), here, world.now)
         self._metrics.count_nomination(why)
         yield f"Workload {'/'.join(key)}: asks {', '.join(added)}: {MEANINGS[why]}"
 
     def _choose(
-        self, key: Key, names: Sequence[str], arrival: Arrival | None, turn: _Turn
+        self,
+        key: Key,
+        names: Sequence[str],
+        arrival: Arrival | None,
+        world: World,
+        clusters: Occupancy,
     ) -> tuple[tuple[str, ...], Nomination]:
         """Return the clusters to add to those that are nominated, if any, and why."""
-        found, snapshot = self._waiting[key], turn.snapshot
+        found, snapshot = self._waiting[key], world.snapshot
         queues = _queues_of(found, snapshot)
         result = None
         is_off = snapshot.fallback.off is not None and snapshot.fallback.off.covers(key[0])
@@ -201,22 +191,22 @@ class ClusterDispatcher:
                     arrival,
                     queues,
                     found.workload.flavors,
-                    turn.clusters,
-                    now=turn.now,
-                    unix=turn.unix,
+                    clusters,
+                    now=world.now,
+                    unix=world.unix,
                 )
             )
         if result is None or arrival is None:
             # Nothing may wait because of us, so all are asked, as Kueue itself does.
             others = tuple(name for name in names if name not in found.nominated)
             return others, Nomination.ALL
-        policy, _ = cluster_choice.decided_by(arrival, turn.clusters)
+        policy, _ = cluster_choice.decided_by(arrival, clusters)
         choice = cluster_choice.next_cluster(
             cluster_choice.rank(result, policy),
             found.nominated,
             cluster_choice.measure_of(result, policy),
-            waited=turn.unix - max(found.nominated_at, found.workload.reserved_at),
-            is_late=turn.unix > self._patient_until(key, result, turn.unix),
+            waited=world.unix - max(found.nominated_at, found.workload.reserved_at),
+            is_late=world.unix > self._patient_until(key, result, world.unix),
         )
         return ((choice[0],), choice[1]) if choice is not None else ((), Nomination.FIRST)
 
@@ -228,13 +218,14 @@ class ClusterDispatcher:
         What was expected when they were nominated holds; of those that another leader has
         nominated, what is expected now.
         """
-        found, known = self._waiting[key], self._patience.get(key)
-        if known is None or known.nominated != found.nominated:
-            expected = cluster_choice.expected_in(prospects, found.nominated)
-            since = unix if expected else max(found.nominated_at, found.workload.reserved_at)
-            known = _Patience(nominated=found.nominated, until=since + expected + MARGIN_SECONDS)
-            self._patience[key] = known
-        return known.until
+        found = self._waiting[key]
+        if found.patient_until is not None:
+            return found.patient_until
+        expected = cluster_choice.expected_in(prospects, found.nominated)
+        since = unix if expected else max(found.nominated_at, found.workload.reserved_at)
+        until = since + expected + MARGIN_SECONDS
+        self._waiting[key] = found._replace(patient_until=until)
+        return until
 
     def _write(self, found: AwaitingCluster, nominated: Sequence[str]) -> str | None:
         """Write the nominated clusters; None: done, "": it has changed meanwhile, else why not."""

@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from webhook.api.kubernetes_api import ClusterError, Forbidden, KubernetesApi, NotServed, Refused
+from webhook.api.resources import Key
 from webhook.api.watch import WatchUpdate
 from webhook.controller.world import World
 from webhook.decide import decision_record
@@ -68,22 +69,21 @@ class Happening(NamedTuple):
     message: str
     unix: float
     """Time in seconds since 1970; 0: not known."""
+    key: Key = ("", "")
+    """The Job's namespace and reference; it and what follows are known once an Event is due."""
+    uid: str = ""
+    """The Job's."""
+    since: float = 0.0
+    """When it was seen, in seconds since 1970."""
+
+    @property
+    def namespace(self) -> str:
+        return self.key[0]
 
     @property
     def mark(self) -> str:
         """Return what distinguishes it from other happenings of the same Job."""
         return f"{self.reason} {self.unix:.0f}"
-
-
-class _Due(NamedTuple):
-    key: tuple[str, str]
-    uid: str
-    happening: Happening
-    since: float
-
-    @property
-    def namespace(self) -> str:
-        return self.key[0]
 
 
 def happening_of(job: Job, recorded: decision_record.Recorded | None) -> Happening | None:
@@ -117,7 +117,7 @@ class JobEvents:
         self._unix = unix
         self._marks: dict[str, dict[str, str]] = {}
         """For each kind: UID of each Job with an event, to the mark of its last event."""
-        self._due: list[_Due] = []
+        self._due: list[Happening] = []
         """The oldest first."""
         self._waiting: Counter[str] = Counter()
         """Namespace to how many of these are its."""
@@ -169,7 +169,7 @@ class JobEvents:
 
     def _note(
         self,
-        key: tuple[str, str],
+        key: Key,
         watched: WatchedJob,
         before: Mapping[str, str],
         marks: dict[str, str],
@@ -186,12 +186,13 @@ class JobEvents:
         if last == happening.mark or not (has_changed or at >= now - RECENT_SECONDS):
             return
         if has_place(key[0], self._waiting, MOST_WAITING):
-            self._due.append(_Due(key, watched.uid, happening, now))
+            due = happening._replace(key=key, uid=watched.uid, since=now)
+            self._due.append(due)
             self._waiting[key[0]] += 1
         else:
             self._left_out += 1
 
-    def _write(self, due: _Due, now: float) -> list[str]:
+    def _write(self, due: Happening, now: float) -> list[str]:
         """Write one Event; return what to log if it is left out.
 
         Raises:
@@ -199,7 +200,7 @@ class JobEvents:
                 namespace is being deleted, say) must not hold up the others, so it is not raised.
         """
         try:
-            post_event(self._transport, event_on_job(due.key, due.uid, due.happening, unix=now))
+            post_event(self._transport, event_on_job(due, unix=now))
         except (Refused, Forbidden, NotServed) as error:
             if isinstance(error, Forbidden) and error.is_lack_of_rights:
                 raise
@@ -222,21 +223,17 @@ def post_event(transport: KubernetesApi, written: Mapping[str, Any]) -> None:
             raise
 
 
-def event_on_job(
-    key: tuple[str, str], uid: str, happening: Happening, *, unix: float
-) -> Mapping[str, Any]:
-    """Return the Event of a Job; *key* is its namespace and reference."""
-    kind, name = referred(key[1])
+def event_on_job(due: Happening, *, unix: float) -> Mapping[str, Any]:
+    """Return the Event of a Job."""
+    kind, name = referred(due.key[1])
     involved = {
         "apiVersion": kind.api_version,
         "kind": kind.kind,
-        "namespace": key[0],
+        "namespace": due.namespace,
         "name": name,
-        "uid": uid,
+        "uid": due.uid,
     }
-    return event(
-        involved, happening.reason, happening.message, cause=f"{uid} {happening.mark}", unix=unix
-    )
+    return event(involved, due.reason, due.message, cause=f"{due.uid} {due.mark}", unix=unix)
 
 
 def event(

@@ -25,13 +25,12 @@ from webhook.controller.hold_keeper import HoldKeeper
 from webhook.controller.job_events import JobEvents
 from webhook.controller.look_back_process import LookBack
 from webhook.controller.mover import Mover
-from webhook.controller.omission_keeper import OmissionKeeper
-from webhook.controller.policy_keeper import PolicyKeeper
 from webhook.controller.records import RUNS, Records, read_run
 from webhook.controller.savings_publisher import SavingsPublisher
 from webhook.controller.start_writer import StartWriter
-from webhook.controller.unreviewed import MATCHING, Unreviewed, fetching
-from webhook.controller.world import Lines, Part, Take, World
+from webhook.controller.status_keeper import PolicyKeeper
+from webhook.controller.unreviewed import Unreviewed, fetching
+from webhook.controller.world import Lines, Part, Take
 from webhook.model.faults import Failures
 from webhook.settings import Settings
 from webhook.state.awaiting_cluster import AWAITING, read_awaiting
@@ -79,8 +78,6 @@ def table(given: Surroundings) -> tuple[Part, ...]:
         given.client, given.settings, is_leader=given.is_leader, metrics=given.metrics
     )
     return (
-        # First of all: where a policy has begun to match, Jobs go by unasked until it is done.
-        _namespaces(given),
         *_nominations(given),
         _keys(given),
         _jobs(given, policies.note_unreviewed),
@@ -107,27 +104,6 @@ def table(given: Surroundings) -> tuple[Part, ...]:
             wait=policies.wait,
         ),
     )
-
-
-def _namespaces(given: Surroundings) -> Part:
-    settings = given.settings
-    omissions = OmissionKeeper(
-        given.client,
-        settings.webhook_configuration,
-        settings.namespace,
-        is_leader=given.is_leader,
-    )
-
-    def step(world: World) -> Lines:
-        is_sure = (
-            settings.omit_unmatched
-            and world.now - world.snapshot.as_of <= settings.max_state_age
-            # Who can read a policy that we cannot must be asked.
-            and not (world.problems.get(POLICIES) or world.problems.get(TEAM_POLICIES))
-        )
-        return omissions.step(world.snapshot, is_sure=is_sure, now=world.now, unix=world.unix)
-
-    return Part(name="namespaces", step=step)
 
 
 def _nominations(given: Surroundings) -> Iterator[Part]:
@@ -181,10 +157,7 @@ def _jobs(given: Surroundings, note: Callable[[str], None]) -> Part:
         note=note,
         metrics=given.metrics,
     )
-    matching = dict.fromkeys(MATCHING, unreviewed.take_matching)
-    return Part(
-        name="jobs", step=unreviewed.step, takes={**given.of_jobs(unreviewed.take), **matching}
-    )
+    return Part(name="jobs", step=unreviewed.step, takes=given.of_jobs(unreviewed.take))
 
 
 def _prometheus(given: Surroundings, records: Records) -> Iterator[Part]:

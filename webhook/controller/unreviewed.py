@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from webhook.api.kubernetes_api import ClusterError, KubernetesApi
-from webhook.api.resources import NAMESPACES, POLICIES, TEAM_POLICIES, Resource
+from webhook.api.resources import Resource
 from webhook.api.watch import WatchUpdate, get_by_list
 from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.controller.job_events import Happening, RateLimit, happening_of
@@ -120,8 +120,6 @@ MOST_FETCHED: Final = 100
 """In one step: each is a call."""
 NAMED_A_MINUTE: Final = 10
 """Jobs created without a review that are named in the log; the others are only counted."""
-MATCHING: Final = (POLICIES, TEAM_POLICIES, NAMESPACES)
-"""What tells which Jobs a policy matches."""
 JUDGED_SECONDS: Final = 15.0
 """Within so long a leader has judged a Job, as its watches are normally never older."""
 
@@ -147,13 +145,13 @@ class SnapshotHistory:
     """
 
     def __init__(self) -> None:
-        self._past: deque[tuple[float, float, Snapshot]] = deque()
+        self._past: deque[tuple[float, Snapshot]] = deque()
 
-    def note(self, snapshot: Snapshot, unix: float, at: float) -> None:
-        """Remember a snapshot from *unix* on, which is *at* on the monotonic clock of watches."""
+    def note(self, snapshot: Snapshot, unix: float) -> None:
+        """Remember a snapshot that is in force from *unix* on."""
         lasting = _lasting(snapshot)
-        if not self._past or self._past[-1][2] != lasting:
-            self._past.append((unix, at, lasting))
+        if not self._past or self._past[-1][1] != lasting:
+            self._past.append((unix, lasting))
         while len(self._past) > 1 and self._past[1][0] <= unix - KEPT_SECONDS:
             self._past.popleft()
 
@@ -161,17 +159,10 @@ class SnapshotHistory:
         """Return the snapshots in force from *unix* until now; empty if that is not known."""
         if not self._past or self._past[0][0] > unix:
             return ()
-        return self._last(lambda began, _: began <= unix)
-
-    def since_seen(self, at: float) -> tuple[Snapshot, ...]:
-        """Return those in force since something was seen *at* a monotonic time."""
-        return self._last(lambda _, began: began <= at)
-
-    def _last(self, is_first: Callable[[float, float], bool]) -> tuple[Snapshot, ...]:
         snapshots = []
-        for unix, at, snapshot in reversed(self._past):
+        for began, snapshot in reversed(self._past):
             snapshots.append(snapshot)
-            if is_first(unix, at):
+            if began <= unix:
                 break
         return tuple(snapshots)
 
@@ -214,20 +205,12 @@ class Unreviewed:
         self._is_leader, self._leader_at = is_leader, leader_at
         self._note, self._metrics = note, metrics
         self._naming = RateLimit(NAMED_A_MINUTE)
-        self._matching_at: float | None = None
-        """When the first news of this turn about policies or namespaces came, monotonic."""
         self._history = SnapshotHistory()
         self._known: dict[str, set[str]] = {}
         """UIDs of all Jobs of each kind that was listed; of others none is known to be new."""
         self._waiting: deque[tuple[float, WatchedJob]] = deque()
         self._unjudged = 0
         self._errors: dict[str, str] = {}
-
-    def take_matching(self, message: WatchUpdate) -> tuple[str, ...]:
-        """Note when policies or namespaces have changed; return the lines to log: none."""
-        if message.entries is not None or message.event is not None:
-            self._matching_at = min(self._matching_at or message.at, message.at)
-        return ()
 
     def take(self, message: WatchUpdate) -> tuple[str, ...]:
         """Apply a watch update of Jobs; return the lines to log."""
@@ -250,10 +233,7 @@ class Unreviewed:
 
     def step(self, world: World) -> list[str]:
         """Judge the new Jobs if we lead; return the lines to log."""
-        # From when the news came, as the webhook has them too: not from when it is our turn.
-        at = world.now if self._matching_at is None else self._matching_at
-        self._matching_at = None
-        self._history.note(world.snapshot, world.unix - (world.now - at), at)
+        self._history.note(world.snapshot, world.unix)
         if not self._is_leader():
             self._leave(self._leader_at())
             return []
@@ -276,8 +256,9 @@ class Unreviewed:
         unreviewed: list[tuple[str, str]] = []
         fetched = 0
         while self._waiting and self._waiting[0][0] < as_of and fetched < MOST_FETCHED:
-            seen_at, watched = self._waiting[0]
-            past = self._past_of(watched, seen_at)
+            watched = self._waiting[0][1]
+            # One policy must have applied in all of these.
+            past = self._history.since(watched.created - MARGIN_SECONDS)
             # What metadata alone rules out needs no call.
             if watched.job is not None and self._missed_by(watched.job, past):
                 fetched += 1
@@ -287,15 +268,6 @@ class Unreviewed:
                     break
             self._waiting.popleft()
         return unreviewed
-
-    def _past_of(self, watched: WatchedJob, seen_at: float) -> tuple[Snapshot, ...]:
-        """Return the snapshots in all of which one policy must have applied to a Job."""
-        past = self._history.since(watched.created - MARGIN_SECONDS)
-        namespace = watched.job.namespace if watched.job is not None else ""
-        if any(namespace in snapshot.fallback.omitted_namespaces for snapshot in past):
-            # The webhook was not asked, whatever it knew of: no margin is needed.
-            return self._history.since_seen(seen_at)
-        return past
 
     def _leave(self, leader_at: float) -> None:
         """Forget the Jobs that another leader, known to lead at *leader_at*, has judged.

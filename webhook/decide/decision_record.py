@@ -149,7 +149,7 @@ class RecordedOption:
     runs: _Seconds = None
     runs_between: _Range = None
     runs_by: ShownText = ""
-    """What ``runs`` rests on, so that people can judge it (decision 0010)."""
+    """What ``runs`` rests on, so that people can judge it (docs/log.md)."""
     finishes_in: _Seconds = None
     finishes_between: _Range = None
     cost: _Cost = None

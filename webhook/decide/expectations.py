@@ -12,15 +12,15 @@ from typing import Final
 
 from webhook.cost import terms
 from webhook.cost.cluster_prices import in_worker
-from webhook.cost.fragmentation import needed_memory, rise
+from webhook.cost.slice_geometry import needed_memory, rise
 from webhook.decide import objective, remote_options
 from webhook.decide.applicant import Applicant
 from webhook.decide.wishes import Wishes
 from webhook.jobs import BY_NAME
 from webhook.kueue import multikueue
 from webhook.kueue.flavor_plan import demand, flavors_with_topology
+from webhook.kueue.newcomer import FoundStart
 from webhook.kueue.requests import priority_of
-from webhook.kueue.tree_forecast import FoundStart
 from webhook.learn import expected_runs
 from webhook.learn.device_prior import DevicePart, guess, part_of
 from webhook.learn.expected_runs import Expecting, estimate, limits_of

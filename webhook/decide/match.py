@@ -179,14 +179,6 @@ def of_another_team(policy: FallbackPolicy, namespace: str) -> str:
     return f"it is for namespace {policy.namespace}, whose own it is"
 
 
-def may_match(namespace: str, snapshot: Snapshot, own_namespace: str) -> bool:
-    """Return whether any policy can match Jobs of a namespace, whatever they are."""
-    return any(
-        _namespace_matches(policy.spec.match, namespace, snapshot, own_namespace)
-        for policy in _candidates(namespace, snapshot)
-    )
-
-
 def queueing_all(snapshot: Snapshot) -> Snapshot:
     """Return a snapshot in which Kueue queues every kind, where its configuration is not known."""
     if snapshot.setup.kueue.is_read:

@@ -14,6 +14,7 @@ from typing import Final
 from webhook.adapt import accelerators
 from webhook.adapt.adaptation import asked_accelerators, is_adapted
 from webhook.cost.device_shares import DeviceShare, is_worse, share_of, worst
+from webhook.cost.slice_geometry import USABLE
 from webhook.decide.filters import OptionCandidate
 from webhook.decide.wishes import Wishes
 from webhook.kueue.flavor_plan import plan_flavors
@@ -34,8 +35,6 @@ from webhook.model.snapshot_parts import KueueSetup
 _HAMI_MEMORY: Final = "nvidia.com/gpumem"
 """In MiB, of one device."""
 _MIB: Final = 1 << 20
-_USABLE: Final = 0.95
-"""Usable part of the memory; the driver takes the rest."""
 _NOT_DEVICES: Final = frozenset({"cpu", "memory", "ephemeral-storage", "pods"})
 
 
@@ -238,7 +237,7 @@ def _insufficient(
         if need is None and use is not None and use.preallocates:
             detail += ": what it runs takes most of a device at once"
         return Rejection(reason=Reason.MEMORY_UNKNOWN, detail=detail)
-    usable = _USABLE * share.memory
+    usable = USABLE * share.memory
     if need <= usable:
         return None
     detail = f"needs {_gibibytes(need)} GiB{by} and of {share.resource} "

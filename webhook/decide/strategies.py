@@ -378,7 +378,7 @@ def _best(
 ) -> tuple[_Known, dict[int, Rejection]]:
     """Return the earliest option that is worth it, and why those that are earlier are not."""
     # Each is compared with the best so far: every step down the policy's list must be worth it
-    # (decision 0010).
+    # (decision 0023).
     best, *later = known
     passed: dict[int, Rejection] = {}
     for candidate in later:

@@ -355,7 +355,7 @@ def _forecast_turnarounds(job: ReplayedJob) -> tuple[float, float] | None:
 
 
 def _sides(job: ReplayedJob) -> tuple[JobResult | None, JobResult | None]:
-    # Never a replay and the world: errors that two replays share cancel out (decision 15).
+    # Never a replay and the world: errors that two replays share cancel out (decision 0015).
     if job.acts:
         return job.static, job.happened
     return job.happened, job.promised

@@ -11,9 +11,8 @@ import yaml
 
 from webhook.adapt import accelerators
 from webhook.cost.device_shares import fraction
-from webhook.cost.geometries import is_balanced
+from webhook.cost.slice_geometry import USABLE, is_balanced
 from webhook.hindsight.journal import JournalEntry
-from webhook.hindsight.repartition import USABLE
 from webhook.model.costs.device_table import slice_by_name
 from webhook.model.costs.devices import Device, DeviceSlice, DeviceUse
 from webhook.model.costs.prices import NO_PRICES

@@ -25,9 +25,9 @@ from webhook.kueue.assignment import (
     PreemptionMode,
     oracle_by_counts,
 )
-from webhook.kueue.cycle_log import Kind, Rank, ServedHead
+from webhook.kueue.cycle_log import Kind, Rank
 from webhook.kueue.fair_sharing import LocalQueueUse, Tournament
-from webhook.kueue.preemption import Preemptor, Victim
+from webhook.kueue.preemption import Candidate, TriedHead
 from webhook.kueue.preemptor import Possibility
 from webhook.kueue.queue_lines import ClusterQueueHeads, FlavorSearches, QueueEntry, Shape
 from webhook.kueue.quota import Taken, UsageTree
@@ -44,18 +44,21 @@ Kept: TypeAlias = tuple[int, float, int, Taken]
 """Quota set aside for a head: its height, its negated priority, its node, the amounts."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Not frozen, for the same reason as ``StartedWorkloads``.
+@dataclass(slots=True, kw_only=True, eq=False)
 class Contender:
     """The head of a ClusterQueue in one cycle, with what it was assigned."""
 
     heads: ClusterQueueHeads
     entry: QueueEntry
     fitting: Assignment
-    victims: tuple[Victim, ...] = ()
+    victims: tuple[Candidate, ...] = ()
     """Whom it would preempt."""
     priority: float
     queued_at: float
     rank: Rank
+    count: int = 0
+    """How many of its group reserve quota in the cycle, each as much as it; 0: it does not."""
 
     @property
     def leaf(self) -> int:
@@ -71,25 +74,15 @@ class Contender:
         return self.fitting.height, -self.priority, self.queued_at
 
 
-# Not frozen, for the same reason as ``StartedWorkloads``.
-@dataclass(slots=True)
-class StartedGroup:
-    """Workloads of one group that reserve quota in a cycle, with the same flavors."""
-
-    head: Contender
-    """The first of them, with the flavors and quota of each one."""
-    count: int
-
-
 @dataclass(slots=True, kw_only=True)
 class _Cycle:
     """What has become of the heads of one cycle so far."""
 
     leaving: dict[str, QuotaHolder] = field(default_factory=dict)
     """Whom the heads preempt."""
-    started: list[StartedGroup] = field(default_factory=list)
+    started: list[Contender] = field(default_factory=list)
     kept: list[Kept] = field(default_factory=list)
-    served: list[ServedHead] = field(default_factory=list)
+    served: list[TriedHead] = field(default_factory=list)
     changes: bool = False
     """The next cycle is another one."""
     is_alone: bool = False
@@ -127,7 +120,7 @@ class Cycles:
         """The heads that preempted in the last cycle."""
         self.heads: Sequence[tuple[int, Rank]] = ()
         """The ClusterQueues' heads in the last cycle, as ``CycleLog`` has them."""
-        self.served: Sequence[ServedHead] = ()
+        self.served: Sequence[TriedHead] = ()
         """What they took, as ``CycleLog`` has it."""
         self.began: Sequence[int] = ()
         """The usage with which the last cycle began."""
@@ -241,7 +234,7 @@ class Cycles:
             if pending := [heads for heads in lines if heads.entries]:
                 yield min(pending, key=self._rank)
 
-    def still_tried(self) -> tuple[Sequence[tuple[int, Rank]], Sequence[ServedHead]]:
+    def still_tried(self) -> tuple[Sequence[tuple[int, Rank]], Sequence[TriedHead]]:
         """Return the last cycle's heads that the next one tries again, and what they take."""
         again = {heads.leaf: _log_rank(self._rank(heads)) for heads in self.tried()}
         served = [head for head in self.served if head.leaf in again and not head.starts]
@@ -262,7 +255,7 @@ class Cycles:
         self._has_begun = True
         self.served = ()
 
-    def starts(self) -> list[StartedGroup]:
+    def starts(self) -> list[Contender]:
         """Run one cycle, and return what reserves quota in it, in order."""
         self.preempted = []
         self.began = began = self._tree.used[:]
@@ -279,7 +272,7 @@ class Cycles:
         self.heads = tuple(heads.items())
         self._tree.used[:] = began
         for start in cycle.started:
-            self._tree.charge(start.head.leaf, start.head.taken, start.count)
+            self._tree.charge(start.leaf, start.taken, start.count)
         self.kept, self.served = cycle.kept, cycle.served
         self.goes_on = self._searches.go_on(has_changed=cycle.changes)
         return cycle.started
@@ -413,7 +406,7 @@ class Cycles:
 
         return possibility
 
-    def _victims(self, heads: ClusterQueueHeads, found: Assignment) -> tuple[Victim, ...]:
+    def _victims(self, heads: ClusterQueueHeads, found: Assignment) -> tuple[Candidate, ...]:
         """Return whom Kueue would preempt for a head at the present usage."""
         if self._holders is None or not assignment.asks_for_victims(found.mode):
             return ()
@@ -446,9 +439,7 @@ class Cycles:
         In moments that stand for several, one that fits would be tried before what the others wait
         for is free, and one that does not keeps quota from those that are served after it.
         """
-        if not (
-            self._are_joined and cycle.started and cycle.started[-1].head.entry is served.entry
-        ):
+        if not (self._are_joined and cycle.started and cycle.started[-1].entry is served.entry):
             return None
         pending = [heads for heads in self._heap[served.leaf] if heads.entries]
         if not pending:
@@ -493,12 +484,12 @@ class Cycles:
             charged, starts = fitting.taken, True
         if charged or self._is_order_shared:
             cycle.served.append(
-                ServedHead(
+                TriedHead(
                     leaf=contender.leaf,
-                    height=fitting.height,
                     priority=contender.priority,
                     queued_at=contender.queued_at,
                     taken=fitting.taken,
+                    height=fitting.height,
                     charged=charged,
                     leaving=leaving,
                     starts=starts,
@@ -508,9 +499,7 @@ class Cycles:
     def _placed_anew(self, contender: Contender, cycle: _Cycle) -> Contender:
         """Return a head with other domains where some of its own may be taken in this cycle."""
         # ``updateAssignmentForTAS``
-        if not (
-            contender.fitting.placed and any(start.head.fitting.placed for start in cycle.started)
-        ):
+        if not (contender.fitting.placed and any(start.fitting.placed for start in cycle.started)):
             return contender
         again = self._assigned(contender.heads, ())
         # One without room by now is tried again in the next cycle.
@@ -585,7 +574,8 @@ class Cycles:
         heads.take(number)
         if not heads.entries:
             self._heap[heads.leaf].pop(heads)
-        cycle.started.append(StartedGroup(contender, number))
+        contender.count = number
+        cycle.started.append(contender)
         cycle.changes = True
 
 
@@ -603,6 +593,6 @@ def _kind(entry: QueueEntry) -> tuple[Shape, float]:
     return entry.shape, entry.waiting.priority
 
 
-def _preemptor(heads: ClusterQueueHeads, taken: Taken) -> Preemptor:
+def _preemptor(heads: ClusterQueueHeads, taken: Taken) -> TriedHead:
     priority, order, _ = heads.entries[0]
-    return Preemptor(leaf=heads.leaf, taken=taken, priority=-priority, queued_at=order)
+    return TriedHead(leaf=heads.leaf, taken=taken, priority=-priority, queued_at=order)

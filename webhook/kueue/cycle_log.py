@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import sub
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
+from webhook.kueue.preemption import TriedHead
 from webhook.kueue.quota import Taken
 from webhook.model.queues import QuotaHolder
 from webhook.model.topologies import PlacedPods
@@ -45,22 +46,6 @@ class Change(NamedTuple):
     """Of whom it is, in a tree in which somebody may be preempted, and if its priority is known."""
     placed: tuple[PlacedPods, ...] = ()
     """Where the pods are in the domains of Topologies."""
-
-
-class ServedHead(NamedTuple):
-    """The head of a ClusterQueue in one cycle, and what it takes as it is served."""
-
-    leaf: int
-    height: int
-    priority: float
-    queued_at: float
-    taken: Taken
-    """What it was assigned."""
-    charged: Taken = ()
-    """What it takes in this cycle: it starts, or waits for its victims, or is kept quota."""
-    leaving: tuple[QuotaHolder, ...] = ()
-    """Whom it preempts."""
-    starts: bool = False
 
 
 class _Numbered(Generic[_Item]):
@@ -117,8 +102,8 @@ class CycleLog:
         """Leaf, number of what is taken, sign."""
         self._holders: dict[int, QuotaHolder] = {}
         self._placed: dict[int, tuple[PlacedPods, ...]] = {}
-        self._served: tuple[array[Any], ...] = tuple(array(code) for code in "qqddqqq")
-        """As in ServedHead, with numbers of what is taken, but for *leaving*."""
+        self._served: tuple[array[Any], ...] = tuple(array(code) for code in "qddqqqq")
+        """As in TriedHead, with numbers of what is taken, but for *leaving*."""
         self._leaving: dict[int, tuple[QuotaHolder, ...]] = {}
         self._tries = 0
 
@@ -141,7 +126,7 @@ class CycleLog:
         wakes: bool,
         spread: float,
         heads: Sequence[tuple[int, Rank]],
-        served: Sequence[ServedHead],
+        served: Sequence[TriedHead],
         use: Mapping[str, float],
         used: Sequence[int],
         asleep: frozenset[Kind] = frozenset(),
@@ -176,15 +161,15 @@ class CycleLog:
             entries.append(number)
             ranks.append(self._ranks.number(rank))
 
-    def _add_served(self, head: ServedHead) -> None:
+    def _add_served(self, head: TriedHead) -> None:
         if head.leaving:
             self._leaving[len(self._served[0])] = head.leaving
         row = (
             head.leaf,
-            head.height,
             head.priority,
             head.queued_at,
             self._taken.number(head.taken),
+            head.height,
             self._taken.number(head.charged),
             head.starts,
         )
@@ -203,20 +188,20 @@ class CycleLog:
                 self._placed.get(number, ()),
             )
 
-    def served(self, entry: int) -> Iterator[ServedHead]:
+    def served(self, entry: int) -> Iterator[TriedHead]:
         """Yield the heads in the order in which they were served.
 
         Those that took nothing are among them only where they may decide who comes next.
         """
-        leaves, heights, priorities, ages, takens, charges, starts = self._served
+        leaves, priorities, ages, takens, heights, charges, starts = self._served
         known = self._taken.items
         for number in _within(self._served_ends, entry):
-            yield ServedHead(
+            yield TriedHead(
                 leaves[number],
-                heights[number],
                 priorities[number],
                 ages[number],
                 known[takens[number]],
+                heights[number],
                 known[charges[number]],
                 self._leaving.get(number, ()),
                 bool(starts[number]),

@@ -33,22 +33,27 @@ class PreemptionReason(StrEnum):
     IN_COHORT_FAIR_SHARING = "InCohortFairSharing"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preemptor:
-    """A Workload that wants quota, with the flavors that it was assigned."""
+class TriedHead(NamedTuple):
+    """A Workload that is tried in a cycle: who it is, what it was assigned, what came of that."""
 
     leaf: int
-    taken: Taken
+    """Its ClusterQueue's node."""
     priority: float
     queued_at: float
+    """Its place by age among those that wait."""
+    taken: Taken = ()
+    """What it was assigned, or wants."""
+    # From here on what is known once it was served.
+    height: int = 0
+    """As in ``Assignment``."""
+    charged: Taken = ()
+    """What it takes in this cycle: it starts, or waits for its victims, or is kept quota."""
+    leaving: tuple[QuotaHolder, ...] = ()
+    """Whom it preempts."""
+    starts: bool = False
 
 
-class Victim(NamedTuple):
-    holder: QuotaHolder
-    reason: PreemptionReason
-
-
-def satisfies_policy(preemptor: Preemptor, holder: QuotaHolder, policy: str) -> bool:
+def satisfies_policy(preemptor: TriedHead, holder: QuotaHolder, policy: str) -> bool:
     """Return whether a policy allows to preempt *holder*."""
     # ``SatisfiesPreemptionPolicy``:
     # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/preemption/common/preemption_policy.go#L33
@@ -100,6 +105,8 @@ class Candidate(NamedTuple):
     group: CandidateGroup
     order: HolderOrder
     holder: QuotaHolder
+    reason: PreemptionReason | None = None
+    """Why it is preempted; None: it has not been chosen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +118,7 @@ class PreemptionSearch:
     tree: UsageTree
     holders: Mapping[int, Sequence[QuotaHolder]]
     """By leaf, each in their ``order``."""
-    preemptor: Preemptor
+    preemptor: TriedHead
     short: frozenset[int]
     """The cells of which quota is short."""
     policy: Preemption
@@ -190,11 +197,11 @@ class PreemptionSearch:
     def release(self, holder: QuotaHolder) -> None:
         self.tree.charge(holder.leaf, holder.taken, -1)
 
-    def restore(self, victims: Iterable[Victim]) -> None:
+    def restore(self, victims: Iterable[Candidate]) -> None:
         for victim in victims:
             self.tree.charge(victim.holder.leaf, victim.holder.taken)
 
-    def minimized(self, victims: list[Victim], *, borrowing: bool) -> tuple[Victim, ...]:
+    def minimized(self, victims: list[Candidate], *, borrowing: bool) -> tuple[Candidate, ...]:
         """Spare each victim without whom it fits as well, and put back the usage of all."""
         # ``fillBackWorkloads``; the order in which victims are spared decides who is left:
         # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/preemption/preemption.go#L339

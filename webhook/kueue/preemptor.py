@@ -23,8 +23,7 @@ from webhook.kueue.preemption import (
     CandidateGroup,
     PreemptionReason,
     PreemptionSearch,
-    Preemptor,
-    Victim,
+    TriedHead,
 )
 from webhook.kueue.quota import UsageTree
 from webhook.model.queues import (
@@ -36,7 +35,7 @@ from webhook.model.queues import (
 )
 
 
-def classical_victims(search: PreemptionSearch) -> tuple[Victim, ...]:
+def classical_victims(search: PreemptionSearch) -> tuple[Candidate, ...]:
     """Return whom to preempt; none: preempting does not help."""
     # ``classicalPreemptions``:
     # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/preemption/preemption.go#L282
@@ -68,13 +67,13 @@ def _is_under_nominal(search: PreemptionSearch) -> bool:
 
 def _attempt(
     search: PreemptionSearch, others: Mapping[int, CandidateGroup], *, borrowing: bool
-) -> tuple[Victim, ...]:
-    victims: list[Victim] = []
+) -> tuple[Candidate, ...]:
+    victims: list[Candidate] = []
     for candidate in _candidates(search, others, borrowing=borrowing):
         if not _is_valid(search, candidate, borrowing=borrowing):
             continue
         search.release(candidate.holder)
-        victims.append(Victim(holder=candidate.holder, reason=_reason(search, candidate)))
+        victims.append(candidate._replace(reason=_reason(search, candidate)))
         if search.fits(borrowing=borrowing):
             return search.minimized(victims, borrowing=borrowing)
     search.restore(victims)
@@ -175,7 +174,7 @@ _Rank: TypeAlias = tuple[bool, float]
 """As ``Share.rank``."""
 
 
-def fair_victims(search: PreemptionSearch, strategies: Sequence[str]) -> tuple[Victim, ...]:
+def fair_victims(search: PreemptionSearch, strategies: Sequence[str]) -> tuple[Candidate, ...]:
     """Return whom to preempt; none: preempting does not help."""
     # ``fairPreemptions``; shares are compared as if the preemptor had its quota:
     # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/preemption/preemption.go#L534
@@ -220,14 +219,14 @@ def _by_queue(search: PreemptionSearch) -> _Queues:
 
 def _by_first_strategy(
     search: PreemptionSearch, candidates: _Queues, strategy: str
-) -> tuple[list[Victim], _Queues]:
+) -> tuple[list[Candidate], _Queues]:
     """Return the victims, and the candidates that the strategy spares."""
     # ``runFirstFsStrategy``:
     # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/preemption/preemption.go#L382
     own = search.preemptor.leaf
     compares_shares = search.is_over(own)
     order = _TargetOrder(search, candidates)
-    victims: list[Victim] = []
+    victims: list[Candidate] = []
     spared: dict[int, Iterable[Candidate]] = {}
     passing: Candidate | None
     while (leaf := order.next()) is not None:
@@ -242,7 +241,7 @@ def _by_first_strategy(
         if passing is None:
             continue
         order.release(passing)
-        victims.append(Victim(holder=passing.holder, reason=reason))
+        victims.append(passing._replace(reason=reason))
         if _fits(search):
             break
     return victims, spared
@@ -267,21 +266,19 @@ def _first_passing(
     return failing, None
 
 
-def _by_initial_share(search: PreemptionSearch, candidates: _Queues) -> list[Victim]:
+def _by_initial_share(search: PreemptionSearch, candidates: _Queues) -> list[Candidate]:
     """Return the victims of the second strategy, at most one of each ClusterQueue."""
     # ``runSecondFsStrategy``:
     # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/preemption/preemption.go#L499
     order = _TargetOrder(search, candidates)
-    victims: list[Victim] = []
+    victims: list[Candidate] = []
     while (leaf := order.next()) is not None:
         own_rank, rank = order.ranks(leaf)
         candidate = order.pop(leaf)
         order.drop(leaf)
         if own_rank < rank:
             order.release(candidate)
-            victims.append(
-                Victim(holder=candidate.holder, reason=PreemptionReason.IN_COHORT_FAIR_SHARING)
-            )
+            victims.append(candidate._replace(reason=PreemptionReason.IN_COHORT_FAIR_SHARING))
             if _fits(search):
                 break
     return victims
@@ -464,7 +461,7 @@ class Preemptions:
         """Whether nobody holds quota, so that nobody can be preempted."""
         return not self._holders
 
-    def targets(self, preemptor: Preemptor, short: Collection[int]) -> tuple[Victim, ...]:
+    def targets(self, preemptor: TriedHead, short: Collection[int]) -> tuple[Candidate, ...]:
         """Return whom to preempt; none: preempting does not help.
 
         *short*: the cells of which quota is short.
@@ -485,19 +482,13 @@ class Preemptions:
             return classical_victims(search)
         return fair_victims(search, tuple(self._strategies) or DEFAULT_STRATEGIES)
 
-    def possibility(self, preemptor: Preemptor, cell: int, amount: int) -> tuple[Possibility, int]:
+    def possibility(self, preemptor: TriedHead, cell: int, amount: int) -> tuple[Possibility, int]:
         """Return what preempting can do for one cell, and the borrowing height after it."""
         # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/preemption/preemption_oracle.go#L43
         tree, leaf = self._tree, preemptor.leaf
         if not self._holders:
             return Possibility.NO_CANDIDATES, tree.height(leaf, cell, amount)[0]
-        wanted = Preemptor(
-            leaf=leaf,
-            taken=((cell, amount),),
-            priority=preemptor.priority,
-            queued_at=preemptor.queued_at,
-        )
-        victims = self.targets(wanted, (cell,))
+        victims = self.targets(preemptor._replace(taken=((cell, amount),)), (cell,))
         for victim in victims:
             tree.charge(victim.holder.leaf, victim.holder.taken, -1)
         height, _ = tree.height(leaf, cell, amount)

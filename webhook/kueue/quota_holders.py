@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
 
-from webhook.kueue.preemption import Preemptor, Victim
+from webhook.kueue.preemption import Candidate, PreemptionReason, TriedHead
 from webhook.kueue.preemptor import Possibility, Preemptions
 from webhook.kueue.queue_lines import QueueEntry
 from webhook.kueue.quota import Taken, UsageTree
@@ -34,9 +34,9 @@ class StartedWorkloads:
     """Of the run time of each one, in seconds squared."""
     at: float = -inf
     """When they started, in seconds since the beginning of the simulation; -inf: before it, and
-    then the next three are not known."""
-    key: str = ""
-    cluster_queue: str = ""
+    then their flavors are not known."""
+    key: str
+    cluster_queue: str
     flavors: tuple[str, ...] = ()
     """One for each part of the demand."""
     finish: float = inf
@@ -48,10 +48,19 @@ class StartedWorkloads:
     entry: QueueEntry | None = None
     """As what they waited, and wait again once they are preempted; None: it is not known."""
     local_queue: str = ""
-    is_evicted: bool = False
-    """They were preempted, and still stop."""
     holder: QuotaHolder | None = None
     """As who they may be preempted, if they may."""
+    preempted_at: float = inf
+    """When their preemption was issued, in seconds since the beginning of the simulation; inf: it
+    was not, and then the next two are not known."""
+    preempted_for: PreemptionReason | None = None
+    preempted_by: str = ""
+    """The key of the Workload that preempts them."""
+
+    @property
+    def is_evicted(self) -> bool:
+        """Whether they were preempted, and stop or have stopped."""
+        return self.preempted_at < inf
 
 
 class QuotaHolders:
@@ -115,24 +124,28 @@ class QuotaHolders:
             del self._groups[group.holder.key]
             group.holder = None
 
-    def evict(self, victims: Iterable[Victim]) -> list[StartedWorkloads]:
+    def evict(self, victims: Iterable[Candidate]) -> list[StartedWorkloads]:
         """Let victims be evicted, and return those that are not already.
 
         They hold their quota until ``release``.
         """
         leaving = []
-        for holder in (victim.holder for victim in victims if not victim.holder.is_evicted):
+        for victim in victims:
+            holder = victim.holder
+            if holder.is_evicted:
+                continue
             group = self._groups[holder.key]
+            group.preempted_for = victim.reason
             self._preemptions.remove(holder)
             group.holder = holder._replace(is_evicted=True)
             self._preemptions.add(group.holder)
             leaving.append(group)
         return leaving
 
-    def targets(self, preemptor: Preemptor, short: Collection[int]) -> tuple[Victim, ...]:
+    def targets(self, preemptor: TriedHead, short: Collection[int]) -> tuple[Candidate, ...]:
         """Return whom Kueue would preempt for quota of the cells *short*; nobody: it is no help."""
         return self._preemptions.targets(preemptor, short)
 
-    def possibility(self, preemptor: Preemptor, cell: int, amount: int) -> tuple[Possibility, int]:
+    def possibility(self, preemptor: TriedHead, cell: int, amount: int) -> tuple[Possibility, int]:
         """As ``Preemptions.possibility``."""
         return self._preemptions.possibility(preemptor, cell, amount)

@@ -16,11 +16,11 @@ from math import floor, inf, sqrt
 from typing import Final
 
 from webhook.kueue.assignment import DomainsInUse, Oracle
-from webhook.kueue.cycle import Contender, Cycles, Kept, StartedGroup
-from webhook.kueue.cycle_log import Change, CycleLog, Kind, Rank, ServedHead
+from webhook.kueue.cycle import Contender, Cycles, Kept
+from webhook.kueue.cycle_log import Change, CycleLog, Kind, Rank
 from webhook.kueue.fair_sharing import LocalQueueUse
 from webhook.kueue.flavor_plan import Demand, demand_of
-from webhook.kueue.preemption import PreemptionReason
+from webhook.kueue.preemption import TriedHead
 from webhook.kueue.queue_lines import (
     ClusterQueueHeads,
     EqualWorkloads,
@@ -29,38 +29,15 @@ from webhook.kueue.queue_lines import (
     Shape,
     shape_of,
 )
-from webhook.kueue.quota import Taken, UsageTree
+from webhook.kueue.quota import UsageTree
 from webhook.kueue.quota_holders import QuotaHolders, StartedWorkloads
 from webhook.model.quantity import Amounts
 from webhook.model.queues import NEVER, ClusterQueue, KueueConfig, StopPolicy
 from webhook.model.topologies import PlacedPods
 
 EVICTION_SECONDS: Final = 1.0
-"""For how long a preempted Workload still holds its quota, where nothing is known of it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Eviction:
-    """What becomes of Workloads that are preempted."""
-
-    seconds: float = EVICTION_SECONDS
-    """For how long they still hold their quota."""
-    resumes: bool = False
-    """They go on with what they have left to run; False: from the start."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreemptedWorkloads:
-    """A Workload that was preempted."""
-
-    at: float
-    """When its preemption was issued, in seconds since the beginning of the simulation."""
-    key: str
-    cluster_queue: str
-    usage: Taken
-    reason: PreemptionReason
-    by: str
-    """The key of the Workload that preempts it."""
+"""For how long a preempted Workload still holds its quota, where nothing is known of it. Then it
+waits again, and begins from the start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,14 +113,15 @@ class Simulation:
         """What has started since the caller last emptied this list."""
         self.ended: list[StartedWorkloads] = []
         """What has finished since the caller last emptied this list."""
-        self.preempted: list[PreemptedWorkloads] = []
+        self.preempted: list[StartedWorkloads] = []
         """What was preempted since the caller last emptied this list."""
         self.running = 0
         """Number of Workloads that hold quota."""
         self.spread = 0.0
         """Standard deviation of the time at which quota was last released, in seconds."""
-        self.eviction = Eviction()
-        """The caller may set it before the first step."""
+        self.eviction_seconds = EVICTION_SECONDS
+        """For how long Workloads that are preempted still hold their quota; the caller may set it
+        before the first step."""
         self.shapes: dict[tuple[str, Demand | int], tuple[Demand, Shape]] = {}
         """Demands in the tree's indices, by ClusterQueue and what is asked, and by its id, which is
         faster; the caller may share them among the Simulations of copies of one tree."""
@@ -240,6 +218,8 @@ class Simulation:
         leaf = self.tree.leaves[run.cluster_queue]
         self.tree.charge(leaf, taken)
         group = StartedWorkloads(
+            key=run.key,
+            cluster_queue=run.cluster_queue,
             leaf=leaf,
             usage=taken,
             count=run.count,
@@ -481,9 +461,6 @@ class Simulation:
             self._free(group, at)
             if group.entry is not None:
                 waiting = group.entry.waiting
-                if self.eviction.resumes:
-                    left = max(0.0, group.finish - at + self.eviction.seconds)
-                    waiting = replace(waiting, seconds=left, by_flavors={})
                 entry = QueueEntry(group.entry.shape, waiting, 1)
                 self._cycles.join(self._queues[waiting.cluster_queue], entry, order)
 
@@ -492,7 +469,7 @@ class Simulation:
 
         *wakes*: a requeue batch comes.
         """
-        cycles, started = self._cycles, list[StartedGroup]()
+        cycles, started = self._cycles, list[Contender]()
         cycles.begin()
         if wakes:
             self._freed = 0
@@ -512,17 +489,17 @@ class Simulation:
         moments = _moments_of(releases, started, self.now, self.batch_seconds)
         for start, at in zip(started, moments, strict=True):
             # A release may lie before a Workload began to compete.
-            run = self._note(start, max(start.head.entry.waiting.at, at))
+            run = self._note(start, max(start.entry.waiting.at, at))
             if self.log is not None and run.holder is not None:
                 # What it takes is in the log already.
                 self.log.note(Change(run.leaf, (), 1, run.holder))
 
-    def _note_all(self, started: Iterable[StartedGroup]) -> None:
+    def _note_all(self, started: Iterable[Contender]) -> None:
         """Let those run from now on that have got quota."""
         for start in started:
             self._log_change(self._note(start, self.now), 1)
 
-    def _started(self) -> list[StartedGroup]:
+    def _started(self) -> list[Contender]:
         """Run one cycle; return what reserves quota in it, and evict whom it preempts."""
         if self._use is not None:
             self._use.advance(self.now)
@@ -535,28 +512,18 @@ class Simulation:
 
     def _evict(self, head: Contender, holders: QuotaHolders) -> None:
         """Let the victims of a head stop, as far as they are not about to already."""
-        reasons = {victim.holder.key: victim.reason for victim in head.victims}
         for group in holders.evict(head.victims):
-            group.is_evicted = True
+            group.preempted_at, group.preempted_by = self.now, head.entry.waiting.key
             self.running -= 1
             self._order += 1
-            heapq.heappush(self._evicted, (self.now + self.eviction.seconds, self._order, group))
+            heapq.heappush(self._evicted, (self.now + self.eviction_seconds, self._order, group))
             self._log_change(group, 0)
-            if group.entry is not None and group.holder is not None:
-                self.preempted.append(
-                    PreemptedWorkloads(
-                        at=self.now,
-                        key=group.entry.waiting.key,
-                        cluster_queue=group.entry.waiting.cluster_queue,
-                        usage=group.usage,
-                        reason=reasons[group.holder.key],
-                        by=head.entry.waiting.key,
-                    )
-                )
+            if group.entry is not None:
+                self.preempted.append(group)
 
-    def _note(self, start: StartedGroup, at: float) -> StartedWorkloads:
+    def _note(self, start: Contender, at: float) -> StartedWorkloads:
         """Let a group run from *at* on, for as long as runs take on its flavors."""
-        waiting, fitting = start.head.entry.waiting, start.head.fitting
+        waiting, fitting = start.entry.waiting, start.fitting
         seconds, spread = waiting.seconds, waiting.spread
         if waiting.by_flavors:
             key = ",".join(sorted(set(fitting.flavors)))
@@ -567,15 +534,15 @@ class Simulation:
         run = StartedWorkloads(
             at=at,
             key=waiting.key,
-            cluster_queue=start.head.heads.queue.name,
+            cluster_queue=start.heads.queue.name,
             flavors=fitting.flavors,
-            leaf=start.head.leaf,
+            leaf=start.leaf,
             usage=taken,
             count=start.count,
             spread=self.spread if at > 0.0 else 0.0,
             variance=spread * spread,
             placed=fitting.placed,
-            entry=start.head.entry,
+            entry=start.entry,
             local_queue=waiting.local_queue,
         )
         self.begun.append(run)
@@ -583,7 +550,7 @@ class Simulation:
             self._holders.hold(
                 run,
                 priority=waiting.priority,
-                order=start.head.queued_at,
+                order=start.queued_at,
                 reserved_at=at if self.unix is None else floor(self.unix + at) - self.unix,
                 uid=waiting.uid,
             )
@@ -602,12 +569,12 @@ class Simulation:
             placed = group.placed if sign else ()
             self.log.note(Change(group.leaf, taken, sign, group.holder, placed))
 
-    def _log_starts(self, started: Iterable[StartedGroup]) -> None:
+    def _log_starts(self, started: Iterable[Contender]) -> None:
         """Log what starts in a cycle before it is known when in the moment."""
         for start in started:
-            taken = tuple((cell, amount * start.count) for cell, amount in start.head.taken)
+            taken = tuple((cell, amount * start.count) for cell, amount in start.taken)
             if self.log is not None:
-                self.log.note(Change(start.head.leaf, taken, 1, placed=start.head.fitting.placed))
+                self.log.note(Change(start.leaf, taken, 1, placed=start.fitting.placed))
 
     def _log_cycle(self, *, wakes: bool) -> None:
         if self.log is not None:
@@ -626,7 +593,7 @@ class Simulation:
     def _log(
         self,
         heads: Sequence[tuple[int, Rank]],
-        served: Sequence[ServedHead],
+        served: Sequence[TriedHead],
         used: Sequence[int],
         *,
         rests: bool,
@@ -678,7 +645,7 @@ def _each(run: Running) -> Iterator[Running]:
 
 def _moments_of(
     releases: Sequence[tuple[float, int]],
-    started: Sequence[StartedGroup],
+    started: Sequence[Contender],
     now: float,
     idle: float,
 ) -> Iterator[float]:

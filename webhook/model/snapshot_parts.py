@@ -99,6 +99,8 @@ class QueuedWorkloads:
 
     held: Mapping[str, Held] = field(default_factory=dict)
     """ClusterQueue to what it holds; pending are here only those that do not compete for quota."""
+    admitted: Mapping[str, Held] = field(default_factory=dict)
+    """ClusterQueue to that part of it which Kueue has admitted; in published snapshots empty."""
     competing: Mapping[str, tuple[Arrival, ...]] = field(default_factory=dict)
     """ClusterQueue to its pending Workloads that compete, by shape, in Kueue's order."""
     reserving: Mapping[str, tuple[QuotaHolder, ...]] = field(default_factory=dict)
@@ -144,8 +146,6 @@ class FallbackSetup:
     """Our mutating webhook is proven to run before Kueue's (it suspends what we give a queue)."""
     reviewed_namespaces: tuple[Selector, ...] = ()
     """Of our webhooks for new Jobs, one each: whose Jobs the API server asks us about."""
-    omitted_namespaces: frozenset[str] = frozenset()
-    """Those of them of which it is not to ask, as long as no policy can match there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,9 +39,9 @@ from webhook.reconsider.offers import (
 )
 from webhook.reconsider.plan import (
     NEVER_SECONDS,
-    Move,
     MoveCandidate,
     Moved,
+    MovesPlan,
     Outlook,
     Prospect,
     Rank,
@@ -207,23 +207,6 @@ def _occupancy(snapshot: Snapshot) -> Occupancy:
     return live.occupancy
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChosenMoves:
-    """The moves of one reconsideration, and why other Jobs were not moved."""
-
-    moves: tuple[Move, ...] = ()
-    arrivals: tuple[Arrival, ...] = ()
-    """For each move what would be pending after it."""
-    candidates: int = 0
-    """Number of Jobs that could be moved."""
-    free: frozenset[str] = frozenset()
-    """The keys of those that could be moved to any other option of their policy."""
-    obstacles: Mapping[tuple[str, Obstacle], int]
-    """(policy, obstacle) to the number of Jobs that cannot be moved."""
-    quiet_seconds: float = 0.0
-    """For so long no other choice is to be expected unless something changes in the queues."""
-
-
 def policies_of(snapshot: Snapshot) -> tuple[FallbackPolicy, ...]:
     """Return the policies that move Jobs while they are pending."""
     # Restrained policies are in mode Observe here already: beside an untested Kueue nothing is
@@ -240,7 +223,7 @@ def trees(snapshot: Snapshot) -> frozenset[str]:
     return forecast_input.trees_of(policies_of(snapshot), snapshot)
 
 
-def choose_moves(world: ReconsiderInput, jobs: Iterable[Pending], *, most: int) -> ChosenMoves:
+def choose_moves(world: ReconsiderInput, jobs: Iterable[Pending], *, most: int) -> MovesPlan:
     """Return at most *most* moves, those that are worth most first."""
     obstacles: Counter[tuple[str, Obstacle]] = Counter()
     asked: dict[str, MoveQuestion] = {}
@@ -258,27 +241,23 @@ def choose_moves(world: ReconsiderInput, jobs: Iterable[Pending], *, most: int) 
             quiet_seconds = min(quiet_seconds, _passes_in(answer, pending, world))
     # The queues' contents are forecast only where a Job may be moved at all.
     if not asked or most < 1:
-        return ChosenMoves(obstacles=obstacles, quiet_seconds=quiet_seconds)
+        return MovesPlan(obstacles=obstacles, quiet_seconds=quiet_seconds)
     lines = Lineup(world, asked)
     catalog = MoveOptions(world, lines.occupancy)
-    candidates, free = [], set()
-    for key, question in asked.items():
+    candidates = []
+    for question in asked.values():
         candidate = catalog.of(question)
         if isinstance(candidate, Obstacle):
             obstacles[question.policy.name, candidate] += 1
             continue
         candidates.append(lines.with_starts(candidate))
-        if len(candidate.ways) == len(question.policy.spec.options) - 1:
-            free.add(key)
     planned = plan.plan_moves(candidates, lines.prospect, waiting=lines.length, most=most)
-    return ChosenMoves(
-        moves=planned.moves,
-        arrivals=tuple(lines.arrival(move.candidate.key, move.way) for move in planned.moves),
-        candidates=len(candidates),
-        free=frozenset(free),
-        obstacles=obstacles,
-        quiet_seconds=min(quiet_seconds, planned.quiet_seconds),
+    moves = tuple(
+        replace(move, way=replace(move.way, arrival=lines.arrival(move.candidate.key, move.way)))
+        for move in planned.moves
     )
+    quiet_seconds = min(quiet_seconds, planned.quiet_seconds)
+    return MovesPlan(moves=moves, obstacles=obstacles, quiet_seconds=quiet_seconds)
 
 
 def _passes_in(answer: tuple[str, Obstacle], pending: Pending, world: ReconsiderInput) -> float:

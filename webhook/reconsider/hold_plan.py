@@ -7,7 +7,7 @@ another, and others for them.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -98,25 +98,26 @@ Plan: TypeAlias = Mapping[str, PlannedStart]
 """By the key of a held Job."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Room:
     """What is left of quotas over time."""
 
-    snapshot: Snapshot
-    others: OthersUse
-    unix: float
-    """Now."""
-    taken: defaultdict[tuple[QueueCell, int], int]
-    """Cell and slot to what planned Jobs use then."""
-    expected: dict[tuple[QueueCell, int], float]
-    """Cell and slot to what others are expected to use then: as far as it was asked for."""
+    def __init__(self, snapshot: Snapshot, others: OthersUse, unix: float) -> None:
+        self._snapshot, self._others, self._unix = snapshot, others, unix
+        self._taken: Counter[tuple[QueueCell, int]] = Counter()
+        """Cell and slot to what planned Jobs use then."""
+        self._expected: dict[tuple[QueueCell, int], float] = {}
+        """Cell and slot to what others are expected to use then: as far as it was asked for."""
+        for released in others.released:
+            for slot in _slots(unix, released.until):
+                for cell, amount in released.usage.items():
+                    self._taken[(released.queue, cell), slot] += amount
 
     def has(self, job: HeldJob, hold: Hold, start: float) -> bool:
         """Tell whether a Job that starts then would have room until its end."""
-        quotas = _quotas(job, self.snapshot)
+        quotas = _quotas(job, self._snapshot)
         return all(
             self._fits(used, slot, hold.usage[used[1]], quotas.get(used[1]))
-            for used, slot in _cells(job, hold, self.snapshot, start)
+            for used, slot in _cells(job, hold, self._snapshot, start)
         )
 
     def _fits(self, used: QueueCell, slot: int, wanted: int, quota: int | None) -> bool:
@@ -124,19 +125,14 @@ class _Room:
         if quota is None or wanted > quota:
             return True
         place = used, slot
-        if place not in self.expected:
+        if place not in self._expected:
             at = slot * SLOT_SECONDS
-            self.expected[place] = self.others.expected(used, at, self.unix)
-        return self.expected[place] + self.taken[place] + wanted <= quota
+            self._expected[place] = self._others.expected(used, at, self._unix)
+        return self._expected[place] + self._taken[place] + wanted <= quota
 
     def take(self, job: HeldJob, hold: Hold, start: float) -> None:
-        for used, slot in _cells(job, hold, self.snapshot, start):
-            self.taken[used, slot] += hold.usage[used[1]]
-
-    def take_until(self, released: ReleasedJob) -> None:
-        for slot in _slots(self.unix, released.until):
-            for cell, amount in released.usage.items():
-                self.taken[(released.queue, cell), slot] += amount
+        for used, slot in _cells(job, hold, self._snapshot, start):
+            self._taken[used, slot] += hold.usage[used[1]]
 
 
 def reason(job: HeldJob, snapshot: Snapshot, start: float, unix: float) -> Release | None:
@@ -233,9 +229,7 @@ def plan(
     *others*: what those use who are not held; None: nothing is known of it.
     """
     others = others or OthersUse()
-    room = _Room(snapshot=snapshot, others=others, unix=unix, taken=defaultdict(int), expected={})
-    for released in others.released:
-        room.take_until(released)
+    room = _Room(snapshot, others, unix)
     known = [(job, job.hold) for job in jobs if job.hold is not None]
     planned = {job.key: before.get(job.key) or _by_decision(hold) for job, hold in known}
     for job, hold in _planned_anew(known):

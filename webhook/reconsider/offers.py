@@ -20,7 +20,7 @@ from webhook.jobs import BY_NAME
 from webhook.kueue.requests import priority_of, unmodelled
 from webhook.learn import expected_runs
 from webhook.model import marks
-from webhook.model.costs.prices import HOUR
+from webhook.model.costs.prices import HOUR, Stakes
 from webhook.model.decision import Assessment
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import Basis
@@ -29,7 +29,7 @@ from webhook.model.policy.fallback_policy import FallbackPolicy, Reconsider, sec
 from webhook.model.policy.strategy import MoveSaving
 from webhook.model.queues import Arrival
 from webhook.model.reasons import Obstacle
-from webhook.reconsider.plan import MoveCandidate, Pricing, Rank, Way
+from webhook.reconsider.plan import CostOf, MoveCandidate, Rank, Way
 from webhook.state import forecast_input
 from webhook.state.occupancy import Occupancy
 from webhook.state.queue_counts import QueueContents
@@ -150,10 +150,7 @@ class MoveOptions:
             return Obstacle.OPTION_REFUSED
         if isinstance(ways, Obstacle):
             return ways
-        rules = policy.spec.reconsider or Reconsider()
-        pricing = _pricing(policy, by_option, applicant.wishes)
-        gain, saving = rules.minimum_gain, rules.minimum_saving or _ANY_SAVING
-        return MoveCandidate(
+        candidate = MoveCandidate(
             key="",
             rank=question.rank,
             option=here.option,
@@ -161,10 +158,8 @@ class MoveOptions:
             kind=kind,
             order=0,
             ways=ways,
-            least_seconds=seconds(gain.time),
-            least_part=(gain.percent if pricing is None else saving.percent) / 100,
-            pricing=pricing,
         )
+        return _judged_by(candidate, policy, _cost_of(by_option, applicant.wishes))
 
     def assessed(self, question: MoveQuestion) -> tuple[Applicant, tuple[Assessment, ...]]:
         """Assess all options of a Job's policy, in their order, as at its creation.
@@ -276,10 +271,8 @@ def least_times(assessment: Assessment) -> float:
     return GUESSED_TIMES if run is not None and run.basis is Basis.PROFILE else 1.0
 
 
-def _pricing(
-    policy: FallbackPolicy, by_option: Mapping[str, Assessment], wished: Wishes
-) -> Pricing | None:
-    """Return what a Job costs in its options; None: costs do not decide, or are not known."""
+def _cost_of(by_option: Mapping[str, Assessment], wished: Wishes) -> tuple[CostOf, Stakes] | None:
+    """Return what a Job costs in its options, and what is at stake; None: that is not known."""
     costs = {name: option.cost for name, option in by_option.items() if option.cost is not None}
     stakes = next((cost.stakes for cost in costs.values() if cost.stakes is not None), None)
     if stakes is None:
@@ -297,13 +290,27 @@ def _pricing(
             return cost
         return cost + late_cost(stakes, wished.deadline - finish, sigmas[option])
 
-    given = policy.spec.strategy.least_cost
-    hour = stakes.time_value
-    if given is not None and given.time_value is not None:
-        hour = float(given.time_value)
+    return cost_of, stakes
+
+
+def _judged_by(
+    candidate: MoveCandidate, policy: FallbackPolicy, priced: tuple[CostOf, Stakes] | None
+) -> MoveCandidate:
+    """Return a Job with what a move of it must gain at least, in time or in money."""
     rules = policy.spec.reconsider or Reconsider()
-    saving = rules.minimum_saving or _ANY_SAVING
-    return Pricing(hour=hour, least=float(saving.amount), of=cost_of)
+    if priced is None:
+        gain = rules.minimum_gain
+        return replace(candidate, least_seconds=seconds(gain.time), least_part=gain.percent / 100)
+    cost_of, stakes = priced
+    saving, given = rules.minimum_saving or _ANY_SAVING, policy.spec.strategy.least_cost
+    time_value = given.time_value if given is not None else None
+    return replace(
+        candidate,
+        cost_of=cost_of,
+        least_saved=float(saving.amount),
+        least_part=saving.percent / 100,
+        hour_costs=stakes.time_value if time_value is None else float(time_value),
+    )
 
 
 def _runs(assessment: Assessment) -> float | None:

@@ -15,6 +15,7 @@ from math import inf
 from typing import NamedTuple, Protocol, TypeAlias
 
 from webhook.model.queues import Arrival
+from webhook.model.reasons import Obstacle
 
 NEVER_SECONDS = 30 * 86_400.0
 """The finish, in seconds from now, of a Job that would never start."""
@@ -60,7 +61,7 @@ class Way:
     """One option that a Job could be moved to."""
 
     arrival: Arrival
-    """What would be pending there, of a Job without its name and age."""
+    """What would be pending there; without name and age until it is the way of a chosen move."""
     cluster_queue: str
     job_class: str = ""
     """The class by which its run time is looked up there."""
@@ -81,21 +82,8 @@ class Way:
         return self.arrival.option
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pricing:
-    """What a Job costs that is moved for the sake of money."""
-
-    hour: float
-    """Money for an hour until anybody is done, by its policy."""
-    least: float
-    """What a move must save at least."""
-    of: Callable[[str, float], float]
-    """The option that it is in, and when it finishes, in seconds from now, to what it costs."""
-
-    @property
-    def second(self) -> float:
-        """Return money for a second."""
-        return self.hour / _HOUR
+CostOf: TypeAlias = Callable[[str, float], float]
+"""An option, and when a Job finishes there, in seconds from now, to what it costs in money."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,12 +107,20 @@ class MoveCandidate:
     """What a move must gain at least, in seconds."""
     least_part: float = 0.0
     """What a move must gain at least, as a part of the time until it finishes where it is."""
-    pricing: Pricing | None = None
-    """None: moves of it are judged by time alone; else ``least_part`` is of what it costs."""
+    cost_of: CostOf | None = None
+    """What it costs; None: moves of it are judged by time alone, else ``least_part`` is of that."""
+    least_saved: float = 0.0
+    """What a move must save at least, in money."""
+    hour_costs: float = 0.0
+    """Money for an hour until anybody is done, by its policy."""
 
     @property
     def policy(self) -> str:
         return self.rank.policy
+
+    @property
+    def second_costs(self) -> float:
+        return self.hour_costs / _HOUR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +159,7 @@ class Outlook(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """A move to be made, and what is expected of it."""
+    """A move to be made, or that was written, and what is expected of it."""
 
     candidate: MoveCandidate
     way: Way
@@ -175,13 +171,19 @@ class Move:
     """When it would finish where it goes, in seconds from now; inf: never."""
     saved: float | None = None
     """Money that all pending Workloads together cost less; None: it is judged by time alone."""
+    written_at: float = -inf
+    """When it was written, on the clock of ``Snapshot.as_of``."""
+    queue: str = ""
+    """The LocalQueue that the Job was then in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovesPlan:
-    """The moves to be made, those that gain most first."""
+    """The moves to be made, those that gain most first, and why other Jobs are not moved."""
 
     moves: tuple[Move, ...] = ()
+    obstacles: Mapping[tuple[str, Obstacle], int] = field(default_factory=dict)
+    """(policy, obstacle) to the number of Jobs that cannot be moved."""
     quiet_seconds: float = inf
     """For so long no other moves are to be expected unless something changes in the queues."""
 
@@ -190,25 +192,6 @@ Moved: TypeAlias = "Mapping[str, Way]"
 """Key of a Job to the option that it is taken to be moved to."""
 Foresee: TypeAlias = Callable[[Moved], Outlook]
 """Forecasts all pending Workloads as if these Jobs were moved."""
-
-
-@dataclass(slots=True)
-class _MovePlan:
-    """The moves accepted so far."""
-
-    foresee: Foresee
-    now: Prospect
-    """The forecast with these moves."""
-    tries: int
-    """How many more forecasts may be asked for."""
-    waiting: int
-    """How many Workloads are pending."""
-    priced: Sequence[MoveCandidate] = ()
-    """The Jobs whose costs are known."""
-    moved: dict[str, Way] = field(default_factory=dict)
-    found: list[Move] = field(default_factory=list)
-    quiet_seconds: float = inf
-    """When the first Job of those tried that is not about to start will be."""
 
 
 def plan_moves(
@@ -220,25 +203,7 @@ def plan_moves(
     """
     if not candidates or most < 1:
         return MovesPlan()
-    tries = tries_among(waiting)
-    state = _MovePlan(
-        foresee=foresee,
-        now=foresee({}).whole(),
-        tries=tries - 1,
-        waiting=max(1, waiting),
-        priced=[candidate for candidate in candidates if candidate.pricing is not None],
-    )
-    size = first_size(tries, most)
-    while state.tries > 0 and len(state.found) < most:
-        size = min(size, most - len(state.found))
-        if best := _best(state, candidates, size):
-            _accept(state, *best)
-        elif size == 1:
-            break
-        else:
-            # No batch of this size gains enough; part of one still may.
-            size //= 2
-    return MovesPlan(moves=tuple(state.found), quiet_seconds=_quiet_seconds(state, candidates))
+    return _Planning(candidates, foresee, waiting).plan(most)
 
 
 def tries_among(waiting: int) -> int:
@@ -253,67 +218,191 @@ def first_size(tries: int, most: int) -> int:
     return most if tries == _LEAST_TRIES else 1
 
 
-def _quiet_seconds(state: _MovePlan, candidates: Sequence[MoveCandidate]) -> float:
-    """Return how long the forecasts that were made say all that matters for a choice of moves.
-
-    They do until a Job is about to start that was not, and until the first Workload should have
-    started: if nothing has by then, they were wrong.
-    """
-    now = state.now
-    stays = [
-        wait
-        for candidate in candidates
-        for way in candidate.ways
-        if (wait := _due_in(candidate, way, now, inf)) > 0
-    ]
-    longest = max(now.finishes.values(), default=inf)
-    soon = min([state.quiet_seconds, *stays])
-    return min(TRUSTED_PART * soon, now.next_start, FRESH_PART * longest)
-
-
 _Batch: TypeAlias = "tuple[tuple[MoveCandidate, Way], ...]"
 
 
-def _best(
-    state: _MovePlan, candidates: Sequence[MoveCandidate], size: int
-) -> tuple[_Batch, Prospect] | None:
-    """Return the batch that gains most above what it must gain, and the forecast with it.
+class _Planning:
+    """Accepts moves one batch after another, each judged by a forecast with those before it."""
 
-    None: no batch gains enough.
-    """
-    best: tuple[float, _Batch, Prospect] | None = None
-    for batch in _batches(state, candidates, size):
-        if state.tries <= 0:
-            break
-        due, after = _tried(state, batch)
-        surplus = _surplus(state, after, due)
-        if due and surplus <= 0:
-            # What it lacks may come by the clock alone: in a second, at most one of each Workload.
-            state.quiet_seconds = min(state.quiet_seconds, -surplus / state.waiting)
-        elif due and (best is None or surplus > best[0]):
-            best = surplus, due, after
-    return best[1:] if best else None
+    def __init__(self, candidates: Sequence[MoveCandidate], foresee: Foresee, waiting: int) -> None:
+        self._candidates, self._foresee = candidates, foresee
+        self._waiting = max(1, waiting)
+        """How many Workloads are pending."""
+        self._tries = tries_among(waiting)
+        """How many more forecasts may be asked for."""
+        self._now = foresee({}).whole()
+        """The forecast with the moves accepted so far."""
+        self._moved: dict[str, Way] = {}
+        self._found: list[Move] = []
+        self._quiet_seconds = inf
+        """When the first Job of those tried that is not about to start will be."""
 
+    def plan(self, most: int) -> MovesPlan:
+        """Plan at most *most* moves."""
+        size = first_size(self._tries, most)
+        self._tries -= 1
+        while self._tries > 0 and len(self._found) < most:
+            size = min(size, most - len(self._found))
+            if best := self._best(size):
+                self._accept(*best)
+            elif size == 1:
+                break
+            else:
+                # No batch of this size gains enough; part of one still may.
+                size //= 2
+        return MovesPlan(moves=tuple(self._found), quiet_seconds=self._known_for())
 
-def _tried(state: _MovePlan, batch: _Batch) -> tuple[_Batch, Prospect]:
-    """Return the part of a batch that is due to be moved, and the forecast with that part moved."""
-    # Without those that are not due the forecast is another one, so it is made again.
-    state.tries -= 1
-    waits = [_due_in(candidate, way, state.now, way.starts) for candidate, way in batch]
-    if min(waits) > 0:
-        # None of them can be due, so the forecast is not needed to know that.
-        state.quiet_seconds = min(state.quiet_seconds, *waits)
-        return (), state.now
-    after = state.foresee({**state.moved, **{candidate.key: way for candidate, way in batch}})
-    waits = [
-        _due_in(candidate, way, state.now, after.start_of(candidate.key))
-        for candidate, way in batch
-    ]
-    state.quiet_seconds = min([state.quiet_seconds, *(wait for wait in waits if wait > 0)])
-    due = tuple(move for move, wait in zip(batch, waits, strict=True) if wait <= 0)
-    if not due:
-        return (), state.now
-    return (due, after.whole()) if len(due) == len(batch) else _tried(state, due)
+    def _known_for(self) -> float:
+        """Return how long the forecasts that were made say all that matters for a choice of moves.
+
+        They do until a Job is about to start that was not, and until the first Workload should have
+        started: if nothing has by then, they were wrong.
+        """
+        now = self._now
+        stays = [
+            wait
+            for candidate in self._candidates
+            for way in candidate.ways
+            if (wait := _due_in(candidate, way, now, inf)) > 0
+        ]
+        longest = max(now.finishes.values(), default=inf)
+        soon = min([self._quiet_seconds, *stays])
+        return min(TRUSTED_PART * soon, now.next_start, FRESH_PART * longest)
+
+    def _best(self, size: int) -> tuple[_Batch, Prospect] | None:
+        """Return the batch that gains most above what it must gain, and the forecast with it.
+
+        None: no batch gains enough.
+        """
+        best: tuple[float, _Batch, Prospect] | None = None
+        for batch in self._batches(size):
+            if self._tries <= 0:
+                break
+            due, after = self._tried(batch)
+            surplus = self._surplus(after, due)
+            if due and surplus <= 0:
+                # What it lacks may come by the clock alone: in a second, one of each Workload.
+                self._quiet_seconds = min(self._quiet_seconds, -surplus / self._waiting)
+            elif due and (best is None or surplus > best[0]):
+                best = surplus, due, after
+        return best[1:] if best else None
+
+    def _tried(self, batch: _Batch) -> tuple[_Batch, Prospect]:
+        """Return the part of a batch that is due to be moved, and the forecast with it moved."""
+        # Without those that are not due the forecast is another one, so it is made again.
+        self._tries -= 1
+        waits = [_due_in(candidate, way, self._now, way.starts) for candidate, way in batch]
+        if min(waits) > 0:
+            # None of them can be due, so the forecast is not needed to know that.
+            self._quiet_seconds = min(self._quiet_seconds, *waits)
+            return (), self._now
+        after = self._foresee({**self._moved, **{candidate.key: way for candidate, way in batch}})
+        waits = [
+            _due_in(candidate, way, self._now, after.start_of(candidate.key))
+            for candidate, way in batch
+        ]
+        self._quiet_seconds = min([self._quiet_seconds, *(wait for wait in waits if wait > 0)])
+        due = tuple(move for move, wait in zip(batch, waits, strict=True) if wait <= 0)
+        if not due:
+            return (), self._now
+        return (due, after.whole()) if len(due) == len(batch) else self._tried(due)
+
+    def _batches(self, size: int) -> Iterator[_Batch]:
+        """Yield the batches to try: for each kind and option the last *size* Jobs, or the first.
+
+        Those that lose least by running elsewhere come first.
+        """
+        kinds: defaultdict[tuple[str, str], list[tuple[MoveCandidate, Way]]] = defaultdict(list)
+        for candidate in self._candidates:
+            if candidate.key not in self._moved:
+                for way in candidate.ways:
+                    kinds[candidate.kind, way.option].append((candidate, way))
+        groups = sorted(kinds.values(), key=lambda group: self._loss(*group[-1]))
+        tried: set[tuple[tuple[str, str], ...]] = set()
+        # Jobs of one kind are alike, so those between the ends of a queue would bring little else.
+        for of_ends in (True, False):
+            for group in groups:
+                ordered = sorted(group, key=lambda entry: entry[0].order)
+                batch = tuple(ordered[-size:] if of_ends else ordered[:size])
+                name = tuple((each.key, way.option) for each, way in batch)
+                if name not in tried:
+                    tried.add(name)
+                    yield batch
+
+    def _loss(self, candidate: MoveCandidate, way: Way) -> tuple[float, float]:
+        """Return what a Job loses by a move, in seconds: of its run time, then of its finish."""
+        stays = self._now.finishes.get(candidate.key, NEVER_SECONDS)
+        return way.runs - candidate.runs, way.priced - stays
+
+    def _surplus(self, after: Prospect, batch: _Batch) -> float:
+        """Return by how much a batch gains more than it must, in seconds of what time is worth."""
+        if not batch:
+            return 0.0
+        first, _ = batch[0]
+        if first.cost_of is None:
+            return _gain(self._now, after, batch) - _needed(self._now, after, batch)
+        surplus = self._saved(after, batch) - self._least_saved(after, batch)
+        # Where time is worth nothing, money is compared with that of the same policy alone.
+        return surplus / (first.second_costs or 1.0)
+
+    def _saved(self, after: Prospect, batch: _Batch) -> float:
+        """Return by how much less all who wait cost, counted as ``_gain`` counts finishes."""
+        second = batch[0][0].second_costs
+        before = replace(self._now, of_ranks=self._costs(self._now, (), second))
+        later = replace(after, of_ranks=self._costs(after, batch, second))
+        return _gain(
+            replace(before, total=sum(before.of_ranks.values())),
+            replace(later, total=sum(later.of_ranks.values())),
+            batch,
+        )
+
+    def _costs(self, prospect: Prospect, batch: _Batch, second: float) -> Mapping[Rank, float]:
+        """Return by rank what all who wait cost: of whom nothing else is known, their time."""
+        costs = {rank: seconds * second for rank, seconds in prospect.of_ranks.items()}
+        moving = {candidate.key: way for candidate, way in batch}
+        for candidate in self._candidates:
+            if candidate.cost_of is None:
+                continue
+            finish = prospect.finishes.get(candidate.key, NEVER_SECONDS)
+            way = moving.get(candidate.key, self._moved.get(candidate.key))
+            cost = candidate.cost_of(candidate.option if way is None else way.option, finish)
+            costs[candidate.rank] = costs.get(candidate.rank, 0.0) + cost - finish * second
+        return costs
+
+    def _least_saved(self, after: Prospect, batch: _Batch) -> float:
+        """Return what the moves of a batch must save together, in money."""
+        needed = 0.0
+        for candidate, way in batch:
+            stays = self._now.finishes.get(candidate.key, NEVER_SECONDS)
+            goes = after.finishes.get(candidate.key, NEVER_SECONDS)
+            if candidate.cost_of is None:
+                continue
+            here = candidate.cost_of(candidate.option, stays)
+            least = max(candidate.least_saved, candidate.least_part * here) * way.least_times
+            if goes > MUCH_LATER * stays:
+                least = max(least, candidate.cost_of(way.option, goes) - here)
+            least += min(way.unsure, stays) * candidate.second_costs
+            needed += least * _BACK_FACTOR**candidate.moved
+        return needed
+
+    def _accept(self, batch: _Batch, after: Prospect) -> None:
+        """Add a batch to the plan; the gain is shared evenly among its moves."""
+        gain = (self._now.total - after.total) / len(batch)
+        is_priced = batch[0][0].cost_of is not None
+        saved = self._saved(after, batch) / len(batch) if is_priced else None
+        for candidate, way in batch:
+            self._moved[candidate.key] = way
+            self._found.append(
+                Move(
+                    candidate=candidate,
+                    way=way,
+                    gain=gain,
+                    before=self._now.finishes.get(candidate.key, inf),
+                    after=after.finishes.get(candidate.key, inf),
+                    saved=saved,
+                )
+            )
+        self._now = after
 
 
 def _due_in(candidate: MoveCandidate, way: Way, now: Prospect, there: float) -> float:
@@ -329,96 +418,6 @@ def _due_in(candidate: MoveCandidate, way: Way, now: Prospect, there: float) -> 
 def soon(runs: float) -> float:
     """Return within how many seconds a Job is about to start that would run for so long."""
     return max(SOON_SECONDS, SOON_PART * runs)
-
-
-def _batches(state: _MovePlan, candidates: Sequence[MoveCandidate], size: int) -> Iterator[_Batch]:
-    """Yield the batches to try: for each kind and option the last *size* Jobs, or the first.
-
-    Those that lose least by running elsewhere come first.
-    """
-    kinds: defaultdict[tuple[str, str], list[tuple[MoveCandidate, Way]]] = defaultdict(list)
-    for candidate in candidates:
-        if candidate.key not in state.moved:
-            for way in candidate.ways:
-                kinds[candidate.kind, way.option].append((candidate, way))
-    groups = sorted(kinds.values(), key=lambda group: _loss(state, *group[-1]))
-    tried: set[tuple[tuple[str, str], ...]] = set()
-    # Jobs of one kind are alike, so those between the ends of a queue would bring little else.
-    for of_ends in (True, False):
-        for group in groups:
-            ordered = sorted(group, key=lambda entry: entry[0].order)
-            batch = tuple(ordered[-size:] if of_ends else ordered[:size])
-            name = tuple((each.key, way.option) for each, way in batch)
-            if name not in tried:
-                tried.add(name)
-                yield batch
-
-
-def _loss(state: _MovePlan, candidate: MoveCandidate, way: Way) -> tuple[float, float]:
-    """Return what a Job loses by a move, in seconds: of its run time, then of its own finish."""
-    stays = state.now.finishes.get(candidate.key, NEVER_SECONDS)
-    return way.runs - candidate.runs, way.priced - stays
-
-
-def _surplus(state: _MovePlan, after: Prospect, batch: _Batch) -> float:
-    """Return by how much a batch gains more than it must, in seconds of what time is worth."""
-    if not batch:
-        return 0.0
-    pricing = batch[0][0].pricing
-    if pricing is None:
-        return _gain(state.now, after, batch) - _needed(state.now, after, batch)
-    surplus = _saved(state, after, batch, pricing) - _least_saved(state, after, batch)
-    # Where time is worth nothing, money is compared with that of the same policy alone.
-    return surplus / (pricing.second or 1.0)
-
-
-def _saved(state: _MovePlan, after: Prospect, batch: _Batch, pricing: Pricing) -> float:
-    """Return by how much less all who wait cost, counted as ``_gain`` counts finishes."""
-    before = replace(state.now, of_ranks=_costs(state, state.now, (), pricing))
-    later = replace(after, of_ranks=_costs(state, after, batch, pricing))
-    return _gain(
-        replace(before, total=sum(before.of_ranks.values())),
-        replace(later, total=sum(later.of_ranks.values())),
-        batch,
-    )
-
-
-def _costs(
-    state: _MovePlan, prospect: Prospect, batch: _Batch, pricing: Pricing
-) -> Mapping[Rank, float]:
-    """Return by rank what all who wait cost: of whom nothing else is known, their time."""
-    costs = {rank: seconds * pricing.second for rank, seconds in prospect.of_ranks.items()}
-    moving = {candidate.key: way for candidate, way in batch}
-    for candidate in state.priced:
-        finish = prospect.finishes.get(candidate.key, NEVER_SECONDS)
-        cost = _cost(candidate, moving.get(candidate.key, state.moved.get(candidate.key)), finish)
-        costs[candidate.rank] = costs.get(candidate.rank, 0.0) + cost - finish * pricing.second
-    return costs
-
-
-def _cost(candidate: MoveCandidate, way: Way | None, finish: float) -> float:
-    """Return what a Job costs that goes a way, or stays where it is."""
-    if candidate.pricing is None:
-        return 0.0
-    return candidate.pricing.of(candidate.option if way is None else way.option, finish)
-
-
-def _least_saved(state: _MovePlan, after: Prospect, batch: _Batch) -> float:
-    """Return what the moves of a batch must save together, in money."""
-    needed = 0.0
-    for candidate, way in batch:
-        stays = state.now.finishes.get(candidate.key, NEVER_SECONDS)
-        goes = after.finishes.get(candidate.key, NEVER_SECONDS)
-        pricing = candidate.pricing
-        if pricing is None:
-            continue
-        here = _cost(candidate, state.moved.get(candidate.key), stays)
-        least = max(pricing.least, candidate.least_part * here) * way.least_times
-        if goes > MUCH_LATER * stays:
-            least = max(least, _cost(candidate, way, goes) - here)
-        least += min(way.unsure, stays) * pricing.second
-        needed += least * _BACK_FACTOR**candidate.moved
-    return needed
 
 
 def _gain(now: Prospect, after: Prospect, batch: _Batch) -> float:
@@ -458,23 +457,3 @@ def _needed(now: Prospect, after: Prospect, batch: _Batch) -> float:
         # Doubling with each move keeps noise in forecasts from moving a Job to and fro.
         needed += least * _BACK_FACTOR**candidate.moved
     return needed
-
-
-def _accept(state: _MovePlan, batch: _Batch, after: Prospect) -> None:
-    """Add a batch to the plan; the gain is shared evenly among its moves."""
-    gain = (state.now.total - after.total) / len(batch)
-    pricing = batch[0][0].pricing
-    saved = None if pricing is None else _saved(state, after, batch, pricing) / len(batch)
-    for candidate, way in batch:
-        state.moved[candidate.key] = way
-        state.found.append(
-            Move(
-                candidate=candidate,
-                way=way,
-                gain=gain,
-                before=state.now.finishes.get(candidate.key, inf),
-                after=after.finishes.get(candidate.key, inf),
-                saved=saved,
-            )
-        )
-    state.now = after

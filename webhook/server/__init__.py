@@ -3,5 +3,5 @@
 gunicorn brings the process: it binds the ports, starts the one worker, restarts it when it dies or
 stops notifying for 30 s, passes signals on, and reads and writes HTTP (``gunicorn_app``,
 ``gunicorn.conf.py``). ``worker`` changes one thing: only whole messages are answered, in turn by
-peer. The reasons and the figures are in ``docs/decisions/0007-worker.md``.
+peer. ``docs/decisions/0007-worker.md`` has the reasons.
 """

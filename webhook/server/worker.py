@@ -1,7 +1,7 @@
 """gunicorn's thread worker, changed so that only whole messages are answered.
 
 gthread gives a connection to a thread as soon as it is accepted, so clients that finish neither a
-handshake nor a message hold all threads (``docs/decisions/0007-worker.md`` has the figures). Here
+handshake nor a message hold all threads (``docs/decisions/0007-worker.md`` has the reasons). Here
 the poller shakes hands, collects and sends without blocking. Between two of its turns it answers
 one message that is whole, or has a thread of the pool answer it where there are several.
 """

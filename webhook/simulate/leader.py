@@ -238,7 +238,8 @@ class Moving:
         if self._is_quiet and not chosen.moves:
             self.wait(now + chosen.quiet_seconds)
         moves = []
-        for move, arrival in zip(chosen.moves, chosen.arrivals, strict=True):
+        for move in chosen.moves:
+            arrival = move.way.arrival
             key = move.candidate.key.partition("/")[2]
             self._pending[key] = _moved(self._pending[key], arrival, world.unix)
             moves.append((key, arrival))

@@ -17,7 +17,7 @@ from webhook.kueue import multikueue, quota
 from webhook.kueue.flavor_plan import NOWHERE, Demand, demand
 from webhook.kueue.queue_lines import PendingGroup
 from webhook.kueue.quota_holders import StartedWorkloads
-from webhook.kueue.simulation import PreemptedWorkloads, Simulation
+from webhook.kueue.simulation import Simulation
 from webhook.learn import expected_runs
 from webhook.learn.estimates import RunTimeLearner
 from webhook.model.fields import FieldError
@@ -268,7 +268,7 @@ class TrueRunTimes(Runs):
         return len(self._submission.run_seconds)
 
 
-def amounts(simulation: Simulation, held: StartedWorkloads | PreemptedWorkloads) -> Amounts:
+def amounts(simulation: Simulation, held: StartedWorkloads) -> Amounts:
     return {simulation.tree.cells[cell]: amount for cell, amount in held.usage}
 
 

@@ -34,6 +34,9 @@ class AwaitingCluster(NamedTuple):
     nominated: tuple[str, ...]
     nominated_at: int
     """When this was written, in seconds since 1970; 0: it is not known."""
+    patient_until: float | None = None
+    """Until when the nominated clusters should have taken it, in seconds since 1970; None: that is
+    still to be worked out."""
 
 
 def read_awaiting(

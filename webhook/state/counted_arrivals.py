@@ -24,7 +24,7 @@ from webhook.kueue.assignment import (
 from webhook.kueue.fair_sharing import use_of
 from webhook.kueue.flavor_plan import NOWHERE as UNSERVABLE
 from webhook.kueue.flavor_plan import flavors_with_topology
-from webhook.kueue.preemption import Preemptor, candidates_in
+from webhook.kueue.preemption import TriedHead, candidates_in
 from webhook.kueue.queue_lines import ClusterQueueHeads, PendingGroup
 from webhook.kueue.quota import UsageTree
 from webhook.kueue.quota_holders import StartedWorkloads
@@ -167,7 +167,7 @@ def _stepped(occupancy: Occupancy, tree: UsageTree, arrivals: Sequence[Arrival])
 
     def oracle_of(heads: ClusterQueueHeads) -> Oracle:
         priority, _, entry = heads.entries[0]
-        preemptor = Preemptor(
+        preemptor = TriedHead(
             leaf=heads.leaf,
             taken=(),
             priority=-int(priority),

@@ -26,7 +26,7 @@ from webhook.kueue.assignment import (
 from webhook.kueue.cycle import MODES, Kept
 from webhook.kueue.fair_sharing import use_of
 from webhook.kueue.flavor_plan import Flavor, flavors_with_topology
-from webhook.kueue.preemption import Preemptor
+from webhook.kueue.preemption import TriedHead
 from webhook.kueue.preemptor import Preemptions
 from webhook.kueue.quota import Forest, Taken, UsageTree
 from webhook.kueue.simulation import is_open
@@ -139,7 +139,7 @@ def _is_kept_from_preempting(
     if charged is tree:
         return False
     leaf = tree.leaves[cluster_queue.name]
-    preemptor = Preemptor(leaf=leaf, taken=(), priority=priority, queued_at=inf)
+    preemptor = TriedHead(leaf=leaf, taken=(), priority=priority, queued_at=inf)
     victims = PreemptionTargets(occupancy, tree, cluster_queue, preemptor).targets(assigned.taken)
     for victim in victims or ():
         charged.charge(victim.leaf, victim.taken, -1)
@@ -182,7 +182,7 @@ def claimant(
     if tree is None:
         return None
     leaf = tree.leaves[cluster_queue.name]
-    preemptor = Preemptor(leaf=leaf, taken=(), priority=priority, queued_at=queued_at)
+    preemptor = TriedHead(leaf=leaf, taken=(), priority=priority, queued_at=queued_at)
     targets = PreemptionTargets(occupancy, tree, cluster_queue, preemptor)
 
     def is_kept_out(assigned: Assignment) -> bool:
@@ -336,7 +336,7 @@ class PreemptionTargets:
     # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/preemption/preemption_oracle.go
 
     def __init__(
-        self, occupancy: Occupancy, tree: UsageTree, queue: ClusterQueue, preemptor: Preemptor
+        self, occupancy: Occupancy, tree: UsageTree, queue: ClusterQueue, preemptor: TriedHead
     ) -> None:
         self._occupancy, self._tree, self._queue = occupancy, tree, queue
         self._preemptor = preemptor
@@ -361,7 +361,7 @@ class PreemptionTargets:
             return ()
         available, leaf = self._tree.available, self._preemptor.leaf
         short = [cell for cell, amount in taken if available(leaf, cell) < amount]
-        preemptor = replace(self._preemptor, taken=taken)
+        preemptor = self._preemptor._replace(taken=taken)
         return [victim.holder for victim in self._preemptions.targets(preemptor, short)]
 
     @cached_property

@@ -15,7 +15,7 @@ from webhook.api import resources as kinds
 from webhook.api.resources import ReadObject, read_by
 from webhook.learn.run_records import read_shard
 from webhook.learn.workload_runs import seconds_of
-from webhook.model import fields, omitted_namespaces, quantity, topologies
+from webhook.model import fields, quantity, topologies
 from webhook.model.costs.accelerator_profile import read_accelerator_profile
 from webhook.model.costs.tariff import read_tariff
 from webhook.model.fields import FieldError, child
@@ -347,8 +347,6 @@ class Webhooks(NamedTuple):
     kueues: bool
     namespaces: Selector = EVERYTHING
     """Namespaces whose new Jobs our webhook reviews."""
-    omitted: frozenset[str] = frozenset()
-    """Those of them that the controller leaves out."""
 
 
 def read_by_kind(
@@ -432,19 +430,7 @@ def _read_webhooks(source: Mapping[str, Any]) -> Webhooks:
         ours=OUR_WEBHOOK in selectors,
         kueues=KUEUES_WEBHOOK in selectors,
         namespaces=selectors.get(OUR_WEBHOOK, EVERYTHING),
-        omitted=_omitted(source),
     )
-
-
-def _omitted(source: Mapping[str, Any]) -> frozenset[str]:
-    expressions = (
-        fields.text(condition, "expression", there)
-        for webhook, here in fields.objects(source, "webhooks", "")
-        if fields.text(webhook, "name", here) == OUR_WEBHOOK
-        for condition, there in fields.objects(webhook, "matchConditions", here)
-        if fields.text(condition, "name", there) == omitted_namespaces.CONDITION
-    )
-    return omitted_namespaces.read_omitted(next(expressions, ""))
 
 
 READERS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {

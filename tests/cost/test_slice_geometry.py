@@ -2,7 +2,7 @@
 
 import pytest
 
-from webhook.cost.geometries import WHOLE, cut_of, geometries, geometry
+from webhook.cost.slice_geometry import WHOLE, cut_of, geometries, geometry
 from webhook.model.costs.device_table import DEVICES
 from webhook.model.costs.devices import Device, DeviceSlice
 

@@ -1,20 +1,31 @@
-"""Into which slices one device can be cut: what fits beside what, as MIG places them. Pure.
+"""Into which slices devices can be cut, and what is lost to others where one is taken. Pure.
 
-A device has so many slices of memory (8, or 4), and a slice begins only where MIG lets it.
+What fits beside what is as MIG places it: a device has so many slices of memory (8, or 4), and a
+slice begins only where MIG lets it. What is free is of no use to those who need more memory than
+one unit has: the idea is that of fragmentation gradient descent (FGD, USENIX ATC 2023), at the
+level of quotas: a Job best takes what the fewest of those who ask could have used.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Final, TypeAlias
 
+from webhook.cost.device_shares import fraction, share_of
 from webhook.model.costs.devices import Device, DeviceSlice
+from webhook.model.quantity import Amounts, FlavorResource
+from webhook.model.queues import ClusterQueue
+from webhook.model.snapshot_parts import KueueSetup, QueuedWorkloads
 
 Geometry: TypeAlias = tuple[tuple[str, int], ...]
 """Resources and how many of each one device gives, sorted; empty: it is whole."""
 WHOLE: Final[Geometry] = ()
+USABLE: Final = 0.95
+"""Usable part of a device's or a slice's memory; the driver takes the rest."""
+NeededMemory: TypeAlias = Mapping[float, int]
+"""Bytes of one unit that are asked for, to how many units hold or ask for as much."""
 
 _OF_EIGHT: Final = 8
 _HALF_OF_EIGHT: Final = 4
@@ -128,3 +139,60 @@ def is_balanced(part: DeviceSlice, device: Device) -> bool:
     """
     of_memory = part.memory / (device.memory or part.memory)
     return part.compute / part.of >= _BALANCED * of_memory
+
+
+def needed_memory(
+    names: Iterable[str],
+    setup: KueueSetup,
+    workloads: QueuedWorkloads,
+    devices: Mapping[str, Device],
+) -> NeededMemory:
+    """Return what is held and asked for in these ClusterQueues, by the memory of a unit."""
+    needed: Counter[float] = Counter()
+    for name in names:
+        queue = setup.cluster_queues.get(name)
+        if queue is None:
+            continue
+        for cell, amount in _asked(queue, workloads).items():
+            flavor, resource = cell
+            memory = share_of(resource, devices.get(flavor)).memory if "/" in resource else None
+            if memory is not None and amount > 0:
+                needed[memory] += amount
+    return needed
+
+
+def _asked(queue: ClusterQueue, workloads: QueuedWorkloads) -> Counter[FlavorResource]:
+    """Return what a ClusterQueue's Workloads hold, and what they wait for in its first flavor."""
+    held = workloads.held.get(queue.name)
+    asked: Counter[FlavorResource] = Counter(held.usage if held is not None else {})
+    first = {resource: group.flavors[0] for group in queue.groups for resource in group.resources}
+    for arrival in workloads.competing.get(queue.name, ()):
+        for pod_set in arrival.needs:
+            for resource, amount in pod_set.total.items():
+                if resource in first:
+                    asked[first[resource], resource] += amount * arrival.count
+    return asked
+
+
+def rise(usage: Amounts, needed: NeededMemory, devices: Mapping[str, Device]) -> float | None:
+    """Return by how many devices what others cannot use rises; below 0, it falls.
+
+    None: it is not known, or nothing of a device is used.
+    """
+    taken = 0.0
+    known = False
+    for (flavor, resource), amount in usage.items():
+        device = devices.get(flavor)
+        if not amount or "/" not in resource or device is None:
+            continue
+        memory, part = share_of(resource, device).memory, fraction(resource, device)
+        if memory is None or part is None or not any(needed.values()):
+            return None
+        taken += amount * part * useless_to(memory, needed)
+        known = True
+    return -taken if known else None
+
+
+def useless_to(memory: float, needed: NeededMemory) -> float:
+    """Return to which part of those who ask a unit with so much memory is of no use."""
+    return sum(n for need, n in needed.items() if need > memory) / max(1, sum(needed.values()))
