@@ -79,7 +79,7 @@ def test_answers_have_the_keys_by_which_others_read_them(console):
     }
     assert {*view["queues"][0]} == {
         *("name", "cohort", "trouble", "pending", "reserving", "admitted", "waits", "cells"),
-        *("cluster", "localQueues", "history"),
+        *("cluster", "localQueues"),
     }
     assert {*view["policies"][0]} == {
         *("name", "mode", "ready", "message", "decided", "queues", "unreviewed"),
