@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from webhook.kueue import multikueue
 from webhook.kueue.flavor_plan import demand
-from webhook.kueue.tree_forecast import FoundStart
+from webhook.kueue.newcomer import FoundStart
 from webhook.model.decision import Assessment, Fit, Rejection
 from webhook.model.forecasts import Forecast, Start
 from webhook.model.queues import ClusterQueue, LocalQueue, PodSetNeeds, StopPolicy
