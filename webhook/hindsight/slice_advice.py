@@ -32,7 +32,7 @@ from webhook.hindsight.journal import JournalEntry
 from webhook.hindsight.look_back import submitted_manifest
 from webhook.jobs import reduced
 from webhook.kueue import quota
-from webhook.kueue.flavor_plan import Demand, FlavorChoice
+from webhook.kueue.flavor_plan import Demand, Flavor
 from webhook.kueue.queue_lines import PendingGroup
 from webhook.kueue.requests import declared
 from webhook.kueue.simulation import Simulation
@@ -361,7 +361,7 @@ def _simulation(units: Mapping[str, int], names: Sequence[str]) -> Simulation:
 
 
 def _demand(names: Iterable[str], devices: int) -> Demand:
-    choices = (FlavorChoice(flavor=name, usage=(((name, _UNITS), devices),)) for name in names)
+    choices = (Flavor(usage=(((name, _UNITS), devices),)) for name in names)
     return Demand(parts=(tuple(choices),), combinations=())
 
 

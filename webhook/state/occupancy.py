@@ -516,7 +516,7 @@ def _choices(groups: Iterable[Iterable[Flavor]], tree: UsageTree) -> Sequence[Se
 
 
 def _choice(flavor: Flavor, tree: UsageTree) -> Choice:
-    return flavor.name, tree.taken(flavor.amounts) if flavor.unreadable is None else None
+    return flavor.name, tree.taken(dict(flavor.usage)) if flavor.unreadable is None else None
 
 
 def _rejection(
