@@ -16,7 +16,7 @@ from webhook.api.managed_fields import applied_by, part_of
 from webhook.api.resources import Key
 from webhook.api.watch import WatchUpdate
 from webhook.controller.controller_metrics import ControllerMetrics
-from webhook.controller.repairs import read_anew, workloads_path
+from webhook.controller.mover import read_anew, workloads_path
 from webhook.controller.world import World
 from webhook.decide import cluster_choice, remote_options
 from webhook.decide.cluster_choice import MARGIN_SECONDS, MEANINGS, Nomination

@@ -117,8 +117,8 @@ _OWN_NAME: Final = (
     "(has({0}.name) ? {0}.name : has({0}.queue) ? {0}.queue : "
     "has({0}.clusterQueue) ? {0}.clusterQueue : '')"
 )
-_TEAMS_OWN_NAME: Final = "(has({0}.name) ? {0}.name : {0}.queue)"
-"""An option's name in CEL; of a team's option, too, which must have a queue."""
+_TEAMS_OWN_NAME: Final = "(has({0}.name) ? {0}.name : has({0}.queue) ? {0}.queue : '')"
+"""An option's name in CEL; and a team's, which has no ClusterQueue."""
 
 
 def _names(options: Iterable[_Named]) -> list[str]:
@@ -206,6 +206,17 @@ def _match(telling: tuple[str, ...]) -> tuple[Rule, ...]:
     )
 
 
+_TEAM_MATCH = (
+    *_match(_TEAMS_TELLING),
+    Rule(
+        cel="!has(self.queues) || self.queues.all(queue, queue != '')",
+        holds=lambda match: match.queues is None or "" not in match.queues,
+        message="a team may not choose Jobs that name no queue",
+        field=".queues",
+        reason=FORBIDDEN,
+    ),
+)
+
 _VALUE = (
     Rule(
         cel="has(self.atMost) || has(self.atLeast) || has(self.equals)",
@@ -255,7 +266,16 @@ def _not_none(name: str) -> Rule:
     )
 
 
-_TEAM_OPTION = (_not_none(_TEAMS_OWN_NAME),)
+_TEAM_OPTION = (
+    Rule(
+        cel="has(self.queue)",
+        holds=lambda option: bool(option.queue),
+        message="expected, but not there",
+        field=".queue",
+        reason=REQUIRED,
+    ),
+    _not_none(_TEAMS_OWN_NAME),
+)
 _OPTION = (
     Rule(
         cel="has(self.queue) || has(self.clusterQueue)",
@@ -630,25 +650,19 @@ def _endless(spec: Any) -> list[str]:
 
 RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
     "PolicyObject": _POLICY,
-    "TeamPolicyObject": _TEAM_POLICY,
     "Spec": _SPEC,
-    "TeamSpec": _spec(_TEAMS_OWN_NAME),
     "Match": _match(_TELLING),
-    "TeamMatch": _match(_TEAMS_TELLING),
     "ArgMatch": _VALUE,
     "EnvMatch": _VALUE,
     "LabelSelector": (label_keys("matchLabels"),),
     "SelectorExpression": _EXPRESSION,
     "Option": _OPTION,
-    "TeamOption": _TEAM_OPTION,
     "Adaptation": _ADAPTATION,
-    "TeamAdaptation": _TEAM_ADAPTATION,
     "ResourceChanges": _RESOURCES,
     "NodeSelectorChanges": (label_keys("set"),),
     "TolerationSpec": _TOLERATION,
     "TopologyChanges": _TOPOLOGY,
     "Strategy": _STRATEGY,
-    "TeamStrategy": _TEAM_STRATEGY,
     "FinishTime": _RUN_TIME,
     "LeastCost": _RUN_TIME,
     "Congestion": _CONGESTION,
@@ -661,3 +675,15 @@ RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
     "CarbonEntry": _WHEN,
     "TariffSpec": _TARIFF,
 }
+"""The rules on each model, but where ``TEAM_RULES`` replace them."""
+
+TEAM_RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
+    **RULES,
+    "TeamPolicyObject": _TEAM_POLICY,
+    "Spec": _spec(_TEAMS_OWN_NAME),
+    "Match": _TEAM_MATCH,
+    "Option": _TEAM_OPTION,
+    "Adaptation": _TEAM_ADAPTATION,
+    "Strategy": _TEAM_STRATEGY,
+}
+"""The rules of a team's policy; none reads a field that teams do not have (``TEAM_FIELDS``)."""
