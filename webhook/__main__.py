@@ -103,6 +103,8 @@ _OF_SERVERS = frozenset(_GROUPS["For the server and its chart"])
 _PLUGIN, _PROGRAM = "kubectl fallback", "kueue-fallback"
 _COMPLETE = "_KUEUE_FALLBACK_COMPLETE"
 """The variable by which a shell asks for its script, or for words."""
+_FILES, _NO_FILES = 0, 4
+"""Cobra's directives: https://github.com/spf13/cobra/blob/v1.10.1/completions.go"""
 
 
 class LazyGroup(click.Group):
@@ -170,10 +172,18 @@ def main() -> None:
 
 
 def complete() -> None:
-    """Print completions for kubectl, which runs this as ``kubectl_complete-fallback``."""
-    from webhook.commands import completion
+    """Print completions for kubectl, which runs this as ``kubectl_complete-fallback``.
 
-    completion.for_kubectl(main)
+    It gives the words, the last one unfinished, and takes one candidate a line, and then ``:`` and
+    a number that says what else may be offered.
+    """
+    from click.shell_completion import ShellComplete
+
+    *words, incomplete = sys.argv[1:] or [""]
+    found = ShellComplete(main, {}, _PLUGIN, _COMPLETE).get_completions(words, incomplete)
+    lines = [f"{word.value}\t{word.help or ''}".rstrip() for word in found if word.type == "plain"]
+    files = any(word.type in ("file", "dir") for word in found)
+    click.echo("\n".join([*lines, f":{_FILES if files else _NO_FILES}"]))
 
 
 if __name__ == "__main__":

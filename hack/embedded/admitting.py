@@ -12,8 +12,7 @@ from webhook.kueue.quota import plant
 from webhook.kueue.quota_holders import StartedWorkloads
 from webhook.kueue.simulation import Running
 from webhook.kueue.tree_workloads import (
-    ForecastGivens,
-    TreeContents,
+    TreeWorkloads,
     filled,
     prepare,
 )
@@ -56,9 +55,8 @@ def admitted_now(
         pending = [(name, group) for name in tree.leaves for group in waiting[name]]
         pending.sort(key=lambda placed: _age(placed[1], uids))
         holding = [run for name in tree.leaves for run in running[name]]
-        contents_of_tree = TreeContents(tree=tree, running=holding, queued=pending)
         cells = {index: cell for cell, index in tree.indices.items()}
-        for started in _starts(case, contents_of_tree) if pending else ():
+        for started in _starts(prepare(case, tree, holding, pending)) if pending else ():
             usage = {cells[index]: amount for index, amount in started.usage}
             yield AdmittedWorkload(
                 key=started.key, cluster_queue=started.cluster_queue, usage=usage
@@ -69,7 +67,7 @@ def _age(group: PendingGroup, uids: Mapping[str, str]) -> tuple[int, str]:
     return group.created, uids[group.key]
 
 
-def _starts(case: ForecastGivens, contents: TreeContents) -> Sequence[StartedWorkloads]:
-    simulation = filled(case, contents, prepare(case, contents))
+def _starts(workloads: TreeWorkloads) -> Sequence[StartedWorkloads]:
+    simulation = filled(workloads)
     simulation.step()
     return simulation.begun

@@ -3,48 +3,25 @@
 import pytest
 from click.testing import CliRunner
 
-from tests.commands.apiserver import serving
-from tests.commands.cluster import Cluster
-from webhook.__main__ import main
-from webhook.commands.completion import candidates
-
-OPTION = "kueue-fallback.dev/option"
-
-
-def job(name, namespace="team", **labels):
-    metadata = {"name": name, "namespace": namespace, "labels": labels}
-    return {"kind": "Job", "metadata": metadata}
-
-
-JOBS = [job("train", **{OPTION: "cpu"}), job("try"), job("other"), job("trap", "elsewhere")]
-NAMESPACE = {"kind": "Namespace", "metadata": {"name": "team"}}
-
-
-@pytest.fixture
-def words(tmp_path, monkeypatch):
-    def run(*given, cluster=None):
-        with serving(cluster or Cluster(*JOBS, NAMESPACE), tmp_path, namespace="team") as path:
-            monkeypatch.setenv("KUBECONFIG", path)
-            *before, incomplete = given
-            return candidates(main, before, incomplete)
-
-    return run
+from webhook.__main__ import complete, main
 
 
 @pytest.mark.parametrize(
-    ("given", "found"),
+    ("words", "lines"),
     [
-        (("explain", "tr"), ["train", "try"]),
-        (("explain", "job/tr"), ["job/train", "job/try"]),
-        (("explain", "rayj"), ["rayjob/"]),
-        (("undo", "Job"), ["job/", "jobset/"]),
-        (("undo", "tr"), ["train"]),
-        (("explain", "-n", "elsewhere", "tr"), ["trap"]),
-        (("explain", "-n", "t"), ["team"]),
+        (["sta"], ["status\tShow policies, queues, and what needs attention.", ":4"]),
+        (["queue", "-o", "y"], ["yaml", ":4"]),
+        (["tariff", "series", "-f", ""], [":0"]),
+        (["explain", "tr"], [":4"]),
     ],
+    ids=["a command", "a choice", "a file", "nothing known"],
 )
-def test_names_are_completed_from_the_cluster(words, given, found):
-    assert words(*given) == [*found, ":4"]
+def test_kubectl_is_told_the_words_that_click_knows(words, lines, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["kubectl_complete-fallback", *words])
+
+    complete()
+
+    assert capsys.readouterr().out.splitlines() == lines
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])

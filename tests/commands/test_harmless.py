@@ -15,7 +15,7 @@ from webhook.learn import job_class
 from webhook.learn.estimates import RunTimeLearner, remembered
 
 COMMANDS = Path(webhook.commands.__file__).parent
-SAY_THEMSELVES = {"terminal.py", "completion.py", "serve.py"}
+SAY_THEMSELVES = {"terminal.py", "serve.py"}
 """The place that makes texts harmless, a script for shells, and what serves and has no tables."""
 EVIL = "\x1b]0;pwned\x07\x1b[31m\x1b[2Jevil\u202e"
 

@@ -31,8 +31,6 @@ from webhook.hindsight.savings_record import Gained
 from webhook.kueue import quota
 from webhook.model.queues import Held, StopPolicy
 from webhook.model.snapshot_parts import OffSwitch
-from webhook.state.feed import Counted
-from webhook.state.queue_counts import Admitted
 from webhook.state.snapshot import updated
 
 
@@ -310,18 +308,18 @@ def charged(draw):
         cells = [cell for each in queue.groups for cell in each.quotas]
         usage[name] = {cell: draw(st.integers(0, 6)) for cell in cells}
         part = {cell: draw(st.integers(0, most)) for cell, most in usage[name].items()}
-        admitted[name] = Admitted(0, part)
+        admitted[name] = Held(usage=part)
     holdings = {name: Held(usage=used) for name, used in usage.items()}
-    return Counted(snapshot=updated(state, held=holdings), admitted=admitted, forecasts={})
+    return updated(state, held=holdings, admitted=admitted)
 
 
 @settings(max_examples=150, deadline=None)
 @given(charged())
 def test_what_is_available_can_be_reserved_and_one_more_cannot(world):
     view = collect(known(counted=world))
-    state = world.snapshot
-    idle = quota.plant(state.setup.cluster_queues, state.setup.cohorts)
-    forest = idle.charged({name: each.usage for name, each in state.workloads.held.items()})
+
+    idle = quota.plant(world.setup.cluster_queues, world.setup.cohorts)
+    forest = idle.charged({name: each.usage for name, each in world.workloads.held.items()})
 
     for queue in view.queues:
         for cell in queue.cells:

@@ -4,7 +4,6 @@ from tests.console.publishing import publishing
 from tests.state.objects import PENDING, named, state_with, workload
 from webhook.api import resources as kinds
 from webhook.console.on_demand import LineForecasts
-from webhook.state.feed import Counted
 
 UNIX = 1_795_240_800.0
 
@@ -13,7 +12,7 @@ def world():
     pending = [workload(f"w{n}", job=f"j{n}", conditions=(PENDING,)) for n in range(3)]
     state = state_with(*pending, cpu="8")
     state.replace(kinds.FLAVORS, [named("ResourceFlavor", "a100", spec={})])
-    return state, Counted(snapshot=state.snapshot(100.0, UNIX), admitted={}, forecasts={})
+    return state, state.snapshot(100.0, UNIX)
 
 
 def test_it_is_forecast_when_asked_and_serves_for_a_while():

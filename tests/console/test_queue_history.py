@@ -2,18 +2,16 @@
 
 from tests.builders import arrival, cluster_queue, held, snapshot
 from webhook.console.queue_history import STEP_SECONDS, QueueHistory
-from webhook.state.feed import Counted
 
 BEGAN = 1000.0 * STEP_SECONDS
 
 
 def world(pending, name="gpu-cq"):
-    found = snapshot(
+    return snapshot(
         cluster_queue(name),
         held={name: held({}, pending=pending)},
         competing={name: (arrival("a"), arrival("b"))},
     )
-    return Counted(snapshot=found, admitted={}, forecasts={})
 
 
 def counted(*samples):

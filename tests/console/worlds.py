@@ -7,9 +7,9 @@ from webhook.decide.decision_record import Recorded, RecordedOption
 from webhook.hindsight.savings_record import Gained, SavingsRecord, ShownDecision
 from webhook.model.decision import Stay
 from webhook.model.policy.fallback_policy import Mode
+from webhook.model.queues import Held
 from webhook.model.words import rfc3339
-from webhook.state.feed import Counted
-from webhook.state.queue_counts import Admitted
+from webhook.state.snapshot import updated
 
 GPU = "nvidia.com/gpu"
 NOW, UNIX = 1000.0, 1_790_000_000.0
@@ -32,9 +32,9 @@ def state(**rest):
 
 
 def counted(found=None, forecasts=None):
-    return Counted(
-        snapshot=found or state(),
-        admitted={"gpu-cq": Admitted(2, {("t4", GPU): 2, ("t4", "cpu"): 1000})},
+    return updated(
+        found or state(),
+        admitted={"gpu-cq": Held(reserving=2, usage={("t4", GPU): 2, ("t4", "cpu"): 1000})},
         forecasts=FORECASTS if forecasts is None else forecasts,
     )
 
@@ -113,17 +113,11 @@ def with_workers(**rest):
     near = snapshot(
         cluster_queue(quotas={"l4": {GPU: "8"}}),
         held={"gpu-cq": held({"l4": {GPU: "5"}}, pending=4, reserving=5)},
+        admitted={"gpu-cq": Held(reserving=3, usage={("l4", GPU): 3})},
         as_of=NOW - 1,
     )
     far = snapshot(cluster_queue(quotas={"l4": {GPU: "2"}}), as_of=NOW - 40)
-    workers = {
-        "near": Counted(
-            snapshot=near, admitted={"gpu-cq": Admitted(3, {("l4", GPU): 3})}, forecasts={}
-        ),
-        "far": Counted(snapshot=far, admitted={}, forecasts={}),
-        "new": None,
-    }
-    return known(workers=workers, **rest)
+    return known(workers={"near": near, "far": far, "new": None}, **rest)
 
 
 def known(**rest):

@@ -11,7 +11,6 @@ from tests.reviews import light_job
 from tests.servers import paper_snapshot
 from webhook.console.collect import collect
 from webhook.console.on_demand import DryRuns
-from webhook.state.feed import Counted
 
 UNIX = 1_790_000_000.0
 NAMESPACE = "team"
@@ -37,7 +36,7 @@ def runs(counted=None, clock=None):
 
 
 def paper():
-    return Counted(snapshot=paper_snapshot(), admitted={}, forecasts={})
+    return paper_snapshot()
 
 
 def manifest(**metadata):

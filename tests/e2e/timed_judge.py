@@ -565,6 +565,8 @@ def newcomer(course: Course, state: State, snapshot: Snapshot) -> ForetoldNewcom
     asked = Asked(
         queue=queue,
         demand=demand(arrival.needs, queue, snapshot.setup),
+        setup=snapshot.setup,
+        now=course.asked,
         priority=arrival.priority,
         local_queue=arrival.local_queue_key,
         needs=arrival.needs,
@@ -573,8 +575,7 @@ def newcomer(course: Course, state: State, snapshot: Snapshot) -> ForetoldNewcom
     took = [run.ended - run.started for run in runs if run.finished]
     seconds = took[0] if took else course.world.newcomer.run_seconds
     first, last = (
-        start_of(forecasts[place], asked, snapshot.setup, now=course.asked, run_seconds=each).start
-        for each in (0.0, seconds)
+        start_of(forecasts[place], asked, run_seconds=each).start for each in (0.0, seconds)
     )
     uid = next((uid for uid, name in course.uids.items() if name == arrival.key), "")
     return ForetoldNewcomer(

@@ -14,7 +14,6 @@ from webhook.kueue.quota import plant
 from webhook.kueue.simulation import Running
 from webhook.kueue.tree_forecast import start_of
 from webhook.kueue.tree_workloads import (
-    TreeContents,
     filled,
     prepare,
 )
@@ -103,18 +102,20 @@ class World:
             forecast_givens(self.snapshot, run_time_of, 0.0), self.running, self.pending
         )
         newcomer = self.newcomer(new, name)
-        told = start_of(forecasts[name], newcomer, self.snapshot.setup, now=0.0).start
+        told = start_of(forecasts[name], newcomer).start
         both = in_order([*self.pending, new])
         starts = pending_starts(
             forecast_givens(self.snapshot, run_time_of, 0.0), self.running, both
         )
         return told, starts[str(NEWEST)][0].seconds
 
-    def newcomer(self, asked, name):
+    def newcomer(self, asked, name, *, now=0.0):
         queue = self.snapshot.setup.cluster_queues[name]
         return Newcomer(
             queue=queue,
             demand=demand(asked.needs, queue, self.snapshot.setup),
+            setup=self.snapshot.setup,
+            now=now,
             priority=asked.priority,
             local_queue=asked.local_queue,
         )
@@ -198,8 +199,7 @@ class SettledWorld(PreemptingWorld):
         queued = [
             (f"{group.local_queue.partition('/')[2][:-3]}-cq", group) for group in self.pending
         ]
-        contents = TreeContents(tree=roots.trees[0], running=self.running, queued=queued)
-        simulation = filled(case, contents, prepare(case, contents))
+        simulation = filled(prepare(case, roots.trees[0], self.running, queued))
         while simulation.step():
             runs = simulation.holding()
             if (

@@ -72,8 +72,8 @@ def start(world, coming, *, gpus=1, priority=0, pending=(), queue="gpu-cq"):
 def asked(found, world, *, gpus=1, priority=0, queue="gpu-cq", among=()):
     of = world.setup.cluster_queues[queue]
     wanted = demand([needs({GPU: str(gpus)})], of, world.setup)
-    newcomer = Newcomer(queue=of, demand=wanted, priority=priority)
-    return start_of(found, newcomer, world.setup, now=0.0, among=among).start
+    newcomer = Newcomer(queue=of, demand=wanted, setup=world.setup, among=among, priority=priority)
+    return start_of(found, newcomer).start
 
 
 def test_a_job_of_low_priority_is_overtaken_by_those_who_come_later_and_outrank_it():

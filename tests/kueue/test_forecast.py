@@ -60,10 +60,8 @@ def starts(queues, running, waiting, *, gpus=1, priority=0, now=0.0, elapsed=0.0
 def told(forecasts, queues, *, gpus=1, at=0.0, among=(), run_seconds=0.0, **rest):
     queue = queues.setup.cluster_queues["gpu-cq"]
     asked = demand([needs({GPU: str(gpus)})], queue, queues.setup)
-    newcomer = Newcomer(queue=queue, demand=asked, **rest)
-    return start_of(
-        forecasts["gpu-cq"], newcomer, queues.setup, now=at, among=among, run_seconds=run_seconds
-    )
+    newcomer = Newcomer(queue=queue, demand=asked, setup=queues.setup, now=at, among=among, **rest)
+    return start_of(forecasts["gpu-cq"], newcomer, run_seconds=run_seconds)
 
 
 def test_a_forecast_says_when_so_much_is_free_after_all_who_wait_were_served():

@@ -39,10 +39,10 @@ def all_starts(forecasts, world, *, at=0.0):
         start_of(
             forecasts[name],
             world.newcomer(
-                arrival("new", {GPU: gpus}, priority=priority, local_queue=f"{name[:-3]}-lq"), name
+                arrival("new", {GPU: gpus}, priority=priority, local_queue=f"{name[:-3]}-lq"),
+                name,
+                now=at,
             ),
-            world.snapshot.setup,
-            now=at,
         )
         for name in world.names
         for priority in PRIORITIES
@@ -116,8 +116,8 @@ def waits(seconds, *, number=1, **rest):
 def told(found, state, *, number=1, priority=0, **rest):
     queue = state.setup.cluster_queues["gpu-cq"]
     asked = demand([needs({GPU: str(number)})], queue, state.setup)
-    newcomer = Newcomer(queue=queue, demand=asked, priority=priority)
-    return start_of(found["gpu-cq"], newcomer, state.setup, **{"now": 0.0, **rest}).start
+    newcomer = Newcomer(queue=queue, demand=asked, setup=state.setup, priority=priority, **rest)
+    return start_of(found["gpu-cq"], newcomer).start
 
 
 def placement(start, end, *, number=1, **rest):
@@ -148,11 +148,12 @@ def test_where_one_clusterqueue_alone_has_equals_pending_a_newcomer_to_another_t
 
     (first, second) = pending_starts(forecast_givens(state, run_time_of, 0.0), both, [waiting])["a"]
     queue = state.setup.cluster_queues["other-cq"]
-    newcomer = Newcomer(queue=queue, demand=demand([needs({GPU: "1"})], queue, state.setup))
+    wanted = demand([needs({GPU: "1"})], queue, state.setup)
+    newcomer = Newcomer(queue=queue, demand=wanted, setup=state.setup)
 
     # Without it both start as the first run ends; with it, one of them and the newcomer do.
     assert first.seconds == second.seconds == 51.0
-    assert start_of(found["gpu-cq"], newcomer, state.setup, now=0.0).start.seconds == 51.0
+    assert start_of(found["gpu-cq"], newcomer).start.seconds == 51.0
 
 
 def test_a_start_on_the_quota_of_a_placement_is_as_uncertain_as_its_end():

@@ -110,8 +110,6 @@ def test_who_comes_after_all_have_started_overtakes_none_of_hundreds():
             start_of(
                 forecasts[name],
                 world.newcomer(replace(alike, priority=priority), name),
-                world.snapshot.setup,
-                now=0.0,
             ).start.seconds
             for name in world.names
             for priority in PRIORITIES

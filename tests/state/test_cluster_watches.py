@@ -175,7 +175,7 @@ def test_one_that_does_not_answer_is_no_business_of_the_others(observe):
     end(observer)
 
     assert counted["other"] is None
-    assert list(counted["gpu"].snapshot.setup.cluster_queues) == ["four-gpus"]
+    assert list(counted["gpu"].setup.cluster_queues) == ["four-gpus"]
     assert observer.watches.counted() == {}
 
     assert "other" not in observer.snapshots

@@ -16,7 +16,6 @@ from tests.state.objects import (
 from webhook.api import resources as kinds
 from webhook.model.queues import ConsumedResources, Held, QuotaHolder
 from webhook.state import queue_counts
-from webhook.state.queue_counts import Admitted
 
 CPU = ("a100", "cpu")
 ELASTIC = {"kueue.x-k8s.io/elastic-job": "true"}
@@ -239,21 +238,23 @@ def test_guests_are_counted_by_policy_and_option_pending_or_reserving():
 
 def test_of_what_is_reserved_the_admitted_is_told_apart():
     state = state_with(reserving("w1", usage={"cpu": "3500m"}), admitted("w2"))
-    state.snapshot(1.0, 0.0)
 
-    assert state.admitted == {"gpu-cq": Admitted(1, {CPU: 4000})}
+    found = state.snapshot(1.0, 0.0).workloads.admitted
+
+    assert {name: (part.reserving, part.usage) for name, part in found.items()} == {
+        "gpu-cq": (1, {CPU: 4000})
+    }
 
 
 def test_what_was_told_of_the_admitted_does_not_change_afterwards():
     state = state_with(admitted("w1"))
-    state.snapshot(1.0, 0.0)
-    before = state.admitted
+    before = state.snapshot(1.0, 0.0).workloads.admitted
 
     state.apply(kinds.WORKLOADS, "DELETED", admitted("w1"))
-    state.snapshot(2.0, 0.0)
+    after = state.snapshot(2.0, 0.0).workloads.admitted
 
-    assert before == {"gpu-cq": Admitted(1, {CPU: 4000})}
-    assert state.admitted == {}
+    assert before["gpu-cq"].usage == {CPU: 4000}
+    assert after == {}
 
 
 def admitted(name):

@@ -19,7 +19,7 @@ CONNECT_SECONDS: Final = 5.0
 ANSWER_SECONDS: Final = 30.0
 """Without data, until a call fails."""
 SHORT_SECONDS: Final = 3.0
-"""The same where somebody waits for a page, a table or a completion, and for a Lease: after a call
+"""The same where somebody waits for a page or a table, and for a Lease: after a call
 without an answer there is time for another before leadership must be given up."""
 MOST_BYTES: Final = 8 << 20
 """Of an answer that others can make as large as they like, such as a page of a list: a tenant may

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from webhook.api.kubernetes_api import NotServed
-from webhook.commands import completion, terminal
+from webhook.commands import terminal
 from webhook.commands.connect import (
     Scope,
     connected,
@@ -107,7 +107,7 @@ def _place(assessment: Any) -> dict[str, Any]:
 
 
 @click.command("advise")
-@click.argument("names", nargs=-1, metavar="[JOB]...", shell_complete=completion.jobs)
+@click.argument("names", nargs=-1, metavar="[JOB]...")
 @namespace_option
 @all_namespaces_option
 @output_option

@@ -32,6 +32,7 @@ from webhook.commands.kubectl_flags import (
     recursive_option,
     scope_options,
 )
+from webhook.cost.cluster_prices import zone_of
 from webhook.decide import policy_limits
 from webhook.model.costs.accelerator_profile import (
     PROFILE_KIND,
@@ -49,7 +50,6 @@ from webhook.model.policy.fallback_policy import (
     PolicyError,
 )
 from webhook.model.words import nearest
-from webhook.state.price_compiler import zone_of
 
 if TYPE_CHECKING:
     from webhook.api.client import Client
@@ -67,22 +67,6 @@ _UNKNOWN_FIELD = re.compile(r'unknown field "([^"]+)"')
 
 _Note: TypeAlias = tuple[str, str]
 """The path of what is to be known, and the words."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckedKind:
-    """A kind of ours that is checked."""
-
-    plural: str
-    notes: Callable[[Mapping[str, Any]], Iterator[_Note]]
-    """Reads an object, and yields what is to be known of a valid one.
-
-    Raises PolicyError with every mistake in it."""
-
-    def path(self, namespace: str) -> str:
-        """Return the path of its list; *namespace* is empty if it is cluster-scoped."""
-        within = f"namespaces/{quote(namespace, safe='')}/" if namespace else ""
-        return our_path(f"{within}{self.plural}")
 
 
 def _of_policy(value: Mapping[str, Any]) -> Iterator[_Note]:
@@ -109,12 +93,14 @@ def _of_tariff(value: Mapping[str, Any]) -> Iterator[_Note]:
         yield "spec.timeZone", f"spec.timeZone: {text}"
 
 
-CHECKED: Final[Mapping[str, CheckedKind]] = {
-    KIND: CheckedKind(plural=POLICIES, notes=_of_policy),
-    TEAM_KIND: CheckedKind(plural=TEAM_POLICIES, notes=_of_policy),
-    PROFILE_KIND: CheckedKind(plural=ACCELERATOR_PROFILES, notes=_of_profile),
-    TARIFF_KIND: CheckedKind(plural=TARIFFS, notes=_of_tariff),
+CHECKED: Final[Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Iterator[_Note]]]]] = {
+    KIND: (POLICIES, _of_policy),
+    TEAM_KIND: (TEAM_POLICIES, _of_policy),
+    PROFILE_KIND: (ACCELERATOR_PROFILES, _of_profile),
+    TARIFF_KIND: (TARIFFS, _of_tariff),
 }
+"""A kind of ours to its plural, and what reads an object and yields what is to be known of a valid
+one; it raises PolicyError with every mistake in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,7 +268,7 @@ def _judged(value: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """Yield (kind, path, message): each mistake, or that it is valid and what to know of it."""
     kind = value["kind"]
     try:
-        notes = list(CHECKED[kind].notes(value))
+        notes = list(CHECKED[kind][1](value))
     except PolicyError as error:
         for mistake in error.errors:
             yield "error", mistake.path, str(mistake)
@@ -374,10 +360,11 @@ def _create_or_update(client: Client, policy: Mapping[str, Any]) -> None:
 
 def _path_of(policy: Mapping[str, Any]) -> str:
     kind, metadata = policy["kind"], policy.get("metadata")
+    plural, _ = CHECKED[kind]
     if kind != TEAM_KIND:
-        return CHECKED[kind].path("")
+        return our_path(plural)
     given = metadata.get("namespace") if isinstance(metadata, dict) else None
-    return CHECKED[kind].path(str(given or _ANY_NAMESPACE))
+    return our_path(f"namespaces/{quote(str(given or _ANY_NAMESPACE), safe='')}/{plural}")
 
 
 def _update(client: Client, policy: Mapping[str, Any]) -> None:

@@ -14,7 +14,6 @@ import click
 from webhook.api.cluster_access import ClusterAccess
 from webhook.api.kubernetes_api import Forbidden, NotServed
 from webhook.commands import (
-    completion,
     deciding,
     decision_table,
     job_diff,
@@ -254,7 +253,7 @@ class _ExplainOptions:
 
 
 @click.command("explain")
-@click.argument("words", metavar="[JOB]...", nargs=-1, shell_complete=completion.jobs)
+@click.argument("words", metavar="[JOB]...", nargs=-1)
 @filename_option("Manifests of Jobs and CronJobs")
 @recursive_option
 @click.option("--policy", "policies", multiple=True, metavar="FILE", help="Only these policies.")

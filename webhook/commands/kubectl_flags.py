@@ -12,7 +12,6 @@ from typing import Any, Final
 import click
 
 from webhook.api.cluster_access import ClusterAccess
-from webhook.commands import completion
 from webhook.commands.connect import Scope
 from webhook.model.fields import FieldError
 from webhook.model.pods import Expression, Operator, Selector
@@ -76,7 +75,6 @@ namespace_option: Callable[[Any], Any] = click.option(
     "-n",
     "--namespace",
     metavar="NAMESPACE",
-    shell_complete=completion.namespaces,
     help="Namespace; default: the context's.",
 )
 release_namespace_option: Callable[[Any], Any] = click.option(

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from webhook.api.kubernetes_api import NotServed, Refused
 from webhook.commands import terminal
 from webhook.commands.connect import FAULT, Scope, connected, named
 from webhook.commands.kubectl_flags import namespace_option, scope_options
 from webhook.commands.undo import (
-    TRIES,
+    NotUndoneError,
     Target,
-    decided_job_argument,
-    missing,
+    ask,
+    job_argument,
     take_off,
     without_decision,
 )
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @click.command("move")
-@decided_job_argument
+@job_argument
 @click.option("--to", "option", required=True, metavar="OPTION", help="The option's name.")
 @click.option("--dry-run", is_flag=True, help="Ask the API server, but change nothing.")
 @namespace_option
@@ -52,48 +51,27 @@ def command(*, job: str, option: str, dry_run: bool, scope: Scope) -> None:
     with connected(scope.access) as client:
         kind, name = named(job)
         target = Target(kind=kind, namespace=scope.here, name=name, is_dry_run=dry_run)
-        problem = _moved(client, target, option)
-    if problem:
-        terminal.say(problem, err=True)
-        sys.exit(FAULT)
-
-
-def _moved(client: Client, target: Target, option: str) -> str:
-    """Move the Job; return what is wrong; empty: nothing."""
-    for _ in range(TRIES):
         try:
-            job = client.get(target.path)
-            if without_decision(target, job):
-                return f"{target} carries no decision: there is no option to move it to."
-            wish = {
-                "resourceVersion": job["metadata"]["resourceVersion"],
-                "annotations": {MOVE_TO: option},
-            }
-            answer = client.ask("PATCH", target.path, {"metadata": wish}, target.params)
-            return _told(client, target, option, *answer)
-        except NotServed:
-            return missing(client, target)
-        except Refused as error:
-            if not error.is_conflict:
-                return f"{target} is unchanged: {error}"
-    return f"{target} keeps changing, so it was left unchanged. Try again."
+            after = ask(client, target, option, refusal=_refusal)
+            _check(client, target, after, option)
+        except NotUndoneError as error:
+            terminal.say(error.text, err=True)
+            sys.exit(FAULT)
+    verb = "would be" if dry_run else "is"
+    queue = after["metadata"]["labels"].get(QUEUE_LABEL)
+    terminal.say(f"{target} {verb} in LocalQueue {queue} ({option}).")
 
 
-def _told(
-    client: Client,
-    target: Target,
-    option: str,
-    after: Mapping[str, Any],
-    warnings: tuple[str, ...],
-) -> str:
-    for warning in warnings:
-        terminal.say(f"Warning: {warning}", err=True)
-    labels = after["metadata"].get("labels") or {}
+def _refusal(target: Target, job: Mapping[str, Any]) -> str:
+    if not without_decision(target, job):
+        return ""
+    return f"{target} carries no decision: there is no option to move it to."
+
+
+def _check(client: Client, target: Target, after: Mapping[str, Any], option: str) -> None:
+    """Raise NotUndoneError unless the Job is in the option."""
     if MOVE_TO in (after["metadata"].get("annotations") or {}):
         take_off(client, target, after)
-        return f"The webhook did not answer, so {target} is unchanged."
-    if labels.get(OPTION_LABEL) != option:
-        return f"{target} is unchanged."
-    verb = "would be" if target.is_dry_run else "is"
-    terminal.say(f"{target} {verb} in LocalQueue {labels.get(QUEUE_LABEL)} ({option}).")
-    return ""
+        raise NotUndoneError(f"The webhook did not answer, so {target} is unchanged.")
+    if (after["metadata"].get("labels") or {}).get(OPTION_LABEL) != option:
+        raise NotUndoneError(f"{target} is unchanged.")

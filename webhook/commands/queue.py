@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 import click
 
-from webhook.api.kubernetes_api import ClusterError
-from webhook.commands import completion, terminal
+from webhook.api.kubernetes_api import ClusterError, Forbidden, NotServed
+from webhook.commands import terminal
 from webhook.commands.connect import (
     Scope,
     connected,
@@ -44,6 +44,7 @@ from webhook.model.words import span
 
 if TYPE_CHECKING:
     from webhook.api.client import Client
+    from webhook.state.state import State
     from webhook.state.waiting_line import WaitingWorkload
 
 _HEADER: Final = (
@@ -68,22 +69,8 @@ RESTRICTED: Final = (
 _VISIBILITY: Final = "/apis/visibility.kueue.x-k8s.io"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LineView:
-    """The pending Workloads, and the present time in seconds since 1970."""
-
-    waiting: Sequence[WaitingWorkload]
-    unix: float
-
-    def of(self, namespace: str, reference: str) -> Sequence[WaitingWorkload]:
-        """Return the Workloads of a Job that wait; most Jobs have one."""
-        return [each for each in self.waiting if each.key == f"{namespace}/{reference}"]
-
-
 @click.command("queue")
-@click.argument(
-    "job", metavar="[JOB]", nargs=-1, callback=one_reference, shell_complete=completion.jobs
-)
+@click.argument("job", metavar="[JOB]", nargs=-1, callback=one_reference)
 @namespace_option
 @all_namespaces_option
 @click.option("--snapshot", metavar="FILE", help="A saved state, as `explain` takes it.")
@@ -125,50 +112,65 @@ def command(*, job: str, snapshot: str | None, output: str, scope: Scope) -> Non
 def _of_file(snapshot: str, job: str, scope: Scope, output: str) -> None:
     """Show a Job of a saved state, or all that wait in it."""
     from webhook.state.snapshot_file import read_state
-    from webhook.state.waiting_line import all_waiting
 
     state = read_state(snapshot)
     # A saved state is as old as the last event in it; by the clock, all would have waited on.
     unix = float(state.newest()) or time.time()
-    view = LineView(waiting=all_waiting(state, state.snapshot(0.0, unix), unix), unix=unix)
     namespace = scope.namespace or "default"
-    if not job:
-        _say_all("" if scope.is_everywhere else namespace, view, output)
-        return
-    kind, name = named(job)
-    found = view.of(namespace, reference_of(kind.kind, name))
-    if not found:
-        terminal.say(f"{kind.kind} {namespace}/{name} does not wait there.", err=True)
-        sys.exit(1)
-    _say_one(found, view, output)
+    if scope.is_everywhere and not job:
+        namespace = ""
+
+    def why_not(kind: JobKind, name: str) -> str:
+        return f"{kind.kind} {namespace}/{name} does not wait there."
+
+    _show(state, unix, job, namespace, output=output, why_not=why_not)
 
 
 def _live(job: str, scope: Scope, output: str) -> None:
     """Show a Job of the cluster, or all that wait in it."""
-    from webhook.api.kubernetes_api import Forbidden
+    from webhook.state.snapshot_file import fetch_state
 
     with connected(scope.access) as client:
-        namespace = scope.here
+        namespace = scope.here if job else scope.listed
         try:
-            view = line_of_cluster(client)
+            state = fetch_state(client, namespace=release_namespace_of(client, None))
         except Forbidden:
             _as_told(client, job, scope, output)
             return
-        if not job:
-            _say_all(scope.listed, view, output)
-            return
-        kind, name = named(job)
-        found = view.of(namespace, reference_of(kind.kind, name))
-        if not found:
-            terminal.say(_why_not(client, kind, namespace, name), err=True)
-            sys.exit(1)
-        _say_one(found, view, output)
+
+        def why_not(kind: JobKind, name: str) -> str:
+            return _why_not(client, kind, namespace, name)
+
+        _show(state, time.time(), job, namespace, output=output, why_not=why_not)
+
+
+def _show(
+    state: State,
+    unix: float,
+    job: str,
+    namespace: str,
+    *,
+    output: str,
+    why_not: Callable[[JobKind, str], str],
+) -> None:
+    """Show a Job, or all that wait in *namespace*; *unix* is now, in seconds since 1970."""
+    from webhook.state.waiting_line import all_waiting
+
+    waiting = all_waiting(state, state.snapshot(0.0, unix), unix)
+    if not job:
+        _say_all(namespace, waiting, unix, output)
+        return
+    kind, name = named(job)
+    key = f"{namespace}/{reference_of(kind.kind, name)}"
+    found = [each for each in waiting if each.key == key]
+    if not found:
+        terminal.say(why_not(kind, name), err=True)
+        sys.exit(1)
+    _say_one(found, unix, output)
 
 
 def _as_told(client: Client, job: str, scope: Scope, output: str) -> None:
     """Show what stands on the Jobs, to a user who may not see ClusterQueues."""
-    from webhook.api.kubernetes_api import NotServed
-
     namespace, unix = scope.here, time.time()
     if job:
         kind, name = named(job)
@@ -200,21 +202,6 @@ def _as_told(client: Client, job: str, scope: Scope, output: str) -> None:
     terminal.tell(RESTRICTED, output=output, err=True)
 
 
-def line_of_cluster(client: Client) -> LineView:
-    """List the cluster's state, and return who waits in it.
-
-    Raises:
-        Forbidden: the user may not list something that forecasts need.
-
-    """
-    from webhook.state.snapshot_file import fetch_state
-    from webhook.state.waiting_line import all_waiting
-
-    state = fetch_state(client, namespace=release_namespace_of(client, None))
-    unix = time.time()
-    return LineView(waiting=all_waiting(state, state.snapshot(0.0, unix), unix), unix=unix)
-
-
 def sentences(waiting: WaitingWorkload, unix: float) -> list[str]:
     """Say of one Workload where it stands, when it starts, and what that rests on.
 
@@ -237,8 +224,6 @@ def sentences(waiting: WaitingWorkload, unix: float) -> list[str]:
 
 def _why_not(client: Client, kind: JobKind, namespace: str, name: str) -> str:
     """Say why a Job is in no line: it is not there, or Kueue does not queue it."""
-    from webhook.api.kubernetes_api import NotServed
-
     try:
         job = client.get(kind.path(namespace, name))
     except NotServed:
@@ -259,21 +244,21 @@ def _nobody(namespace: str, elsewhere: int) -> str:
     return f"No pending Jobs in namespace {namespace}{others}."
 
 
-def _say_all(namespace: str, view: LineView, output: str) -> None:
-    chosen = [each for each in view.waiting if namespace in ("", each.workload.namespace)]
+def _say_all(namespace: str, waiting: Sequence[WaitingWorkload], unix: float, output: str) -> None:
+    chosen = [each for each in waiting if namespace in ("", each.workload.namespace)]
     if output in FOR_PROGRAMS:
         terminal.say(_dumped(chosen, output))
         return
     if not chosen:
-        terminal.say(_nobody(namespace, len(view.waiting)))
+        terminal.say(_nobody(namespace, len(waiting)))
         return
-    rows = [_row(each, view.unix) for each in chosen]
+    rows = [_row(each, unix) for each in chosen]
     terminal.say(*terminal.table(_HEADER, rows, limit=terminal.width(output), spare=_SPARE))
     if not all(each.start.is_known for each in chosen):
         terminal.say("\nWhat a guess rests on: kubectl fallback queue JOB")
 
 
-def _say_one(found: Sequence[WaitingWorkload], view: LineView, output: str) -> None:
+def _say_one(found: Sequence[WaitingWorkload], unix: float, output: str) -> None:
     if output in FOR_PROGRAMS:
         terminal.say(_dumped(found, output))
         return
@@ -281,7 +266,7 @@ def _say_one(found: Sequence[WaitingWorkload], view: LineView, output: str) -> N
         workload = each.workload
         name = workload.name if len(found) > 1 else workload.job or workload.name
         terminal.say(terminal.strong(f"{workload.namespace}/{name}"))
-        terminal.tell(*sentences(each, view.unix), output=output)
+        terminal.tell(*sentences(each, unix), output=output)
 
 
 def _dumped(waiting: Sequence[WaitingWorkload], output: str) -> str:

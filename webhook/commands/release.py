@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from webhook.api.kubernetes_api import ClusterError, NotServed, Refused
-from webhook.commands import completion, terminal
+from webhook.commands import terminal
 from webhook.commands.connect import (
     Scope,
     connected,
@@ -34,7 +34,7 @@ _TRIES = 3
 
 
 @click.command("release")
-@click.argument("names", nargs=-1, metavar="[JOB]...", shell_complete=completion.jobs)
+@click.argument("names", nargs=-1, metavar="[JOB]...")
 @namespace_option
 @click.option(
     "--all", "everything", is_flag=True, help="All held Jobs, of -n or of all namespaces."

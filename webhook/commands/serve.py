@@ -144,10 +144,5 @@ def _run(settings: Settings) -> None:
     server.run()
 
 
-def _log_error(text: str) -> None:
-    # Without ``terminal``: no process that serves lays out tables.
-    click.echo(harmless_lines(text), err=True)
-
-
 def _end(_number: int, _frame: FrameType | None) -> NoReturn:
     sys.exit(0)

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import click
 
 from webhook.api.cluster_access import ClusterAccess
-from webhook.commands import completion, terminal
-from webhook.commands.connect import connected
+from webhook.api.kubernetes_api import NotServed, Refused
+from webhook.api.resources import OFF_SWITCH
+from webhook.commands import terminal
+from webhook.commands.connect import connected, release_namespace_of
 from webhook.commands.kubectl_flags import connection_options, release_namespace_option
 
 if TYPE_CHECKING:
     from webhook.api.client import Client
 
 
-NAME = "kueue-fallback-off"
 TRIES = 3
 _NOT_ON = """\
 Decisions are off everywhere, so {names} alone cannot be switched on. Either switch all on:
@@ -33,7 +34,6 @@ _namespaces: Callable[[Any], Any] = click.option(
     "--namespace",
     "namespaces",
     multiple=True,
-    shell_complete=completion.namespaces,
     help="Only this namespace; may be repeated.",
 )
 
@@ -115,9 +115,6 @@ def _change(
     release_namespace: str | None, access: ClusterAccess, change: Callable[[Off], Off]
 ) -> tuple[Off, Off]:
     """Change where it is off in one write: a namespace that stays off is off at every moment."""
-    from webhook.api.kubernetes_api import Refused
-    from webhook.commands.connect import release_namespace_of
-
     with connected(access) as client:
         path = f"/api/v1/namespaces/{release_namespace_of(client, release_namespace)}/configmaps"
         for number in range(TRIES):
@@ -137,7 +134,6 @@ def _change(
 
 def off_of(config_map: Mapping[str, Any] | None) -> Off:
     """Return where the ConfigMap stops decisions; without a ConfigMap: nowhere."""
-    from webhook.api.resources import OFF_SWITCH
     from webhook.state.readers import read_by_kind
 
     if config_map is None:
@@ -146,22 +142,20 @@ def off_of(config_map: Mapping[str, Any] | None) -> Off:
 
 
 def _read(client: Client, path: str) -> Mapping[str, Any] | None:
-    from webhook.api.kubernetes_api import NotServed
-
     try:
-        return client.get(f"{path}/{NAME}")
+        return client.get(f"{path}/{OFF_SWITCH}")
     except NotServed:
         return None
 
 
 def _write(client: Client, path: str, config_map: Mapping[str, Any] | None, after: Off) -> None:
     if after is None:
-        client.delete(f"{path}/{NAME}")
+        client.delete(f"{path}/{OFF_SWITCH}")
         return
     data = {"namespaces": ",".join(sorted(after))} if after else {}
     if config_map is None:
-        metadata = {"name": NAME}
+        metadata = {"name": OFF_SWITCH}
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
         client.post(path, body)
         return
-    client.put(f"{path}/{NAME}", {**config_map, "data": data})
+    client.put(f"{path}/{OFF_SWITCH}", {**config_map, "data": data})

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
-import math
+import random
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from queue import SimpleQueue
+from math import inf
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 from rich.text import Text
 
-from webhook.api.kubernetes_api import ClusterError, Forbidden, Gone, NotServed, Unreachable
-from webhook.api.resources import POLICIES, our_path
-from webhook.api.watch import list_pages
+from webhook.api.kubernetes_api import Forbidden, NotServed, Unreachable
+from webhook.api.resources import POLICIES, ReadObject, Resource, key_of, our_path
+from webhook.api.watch import Follower, WatchUpdate, list_pages
 from webhook.commands import decision_table, terminal
 from webhook.commands.connect import (
     FAULT,
@@ -34,6 +37,8 @@ from webhook.commands.kubectl_flags import (
 )
 from webhook.commands.terminal import Line
 from webhook.jobs import BY_NAME, JOB, KINDS, JobKind
+from webhook.model.faults import attempted
+from webhook.model.fields import FieldError
 from webhook.model.job import PLAIN, QUEUE_LABEL, reference_of
 from webhook.model.words import harmless, rfc3339
 
@@ -41,13 +46,10 @@ if TYPE_CHECKING:
     from webhook.api.client import Client
 
 
-_WATCH_SECONDS = 240.0
-_GRACE_SECONDS = 10.0
-_TOO_SHORT_SECONDS = 0.5
-"""After a shorter watch there is a pause: some servers close watches at once."""
 _FAILURES = 6
-_LONGEST_WAIT_SECONDS = 8.0
-_GONE = 410
+"""In a row, until it is given up."""
+_UNSERVED_SECONDS = 600.0
+"""Between two looks for a kind that the cluster does not have."""
 
 Key: TypeAlias = tuple[str, str]
 
@@ -82,13 +84,23 @@ class Decisions:
         self.kind = kind
         self._known: dict[Key, tuple[str, DecisionLine]] = {}
 
-    def replace(self, jobs: list[Mapping[str, Any]]) -> list[DecisionLine]:
-        """Apply a list of all Jobs; return the decisions that have changed, the oldest first."""
-        keys = {_key(job) for job in jobs}
-        for key in [key for key in self._known if key not in keys]:
-            del self._known[key]
-        changed = [line for job in jobs if (line := self.put(job))]
-        return sorted(changed, key=lambda line: line.time)
+    def take(self, update: WatchUpdate) -> list[DecisionLine]:
+        """Apply a list of all Jobs, or one change; return what has changed, the oldest first."""
+        if update.entries is not None:
+            jobs = [entry.value for entry in update.entries if entry.value is not None]
+            keys = {_key(job) for job in jobs}
+            for key in [key for key in self._known if key not in keys]:
+                del self._known[key]
+            changed = [line for job in jobs if (line := self.put(job))]
+            return sorted(changed, key=lambda line: line.time)
+        event, entry = update.event or ("", ReadObject(("", ""), None))
+        if entry.value is None:
+            return []
+        if event == "DELETED":
+            self._known.pop(_key(entry.value), None)
+            return []
+        line = self.put(entry.value)
+        return [] if line is None else [line]
 
     def put(self, job: Mapping[str, Any]) -> DecisionLine | None:
         """Apply one Job; return a line if its decision has changed."""
@@ -111,63 +123,96 @@ class Decisions:
             return None
         return replace(now, event="moved" if now.moves > before.moves else "changed")
 
-    def drop(self, job: Mapping[str, Any]) -> None:
-        self._known.pop(_key(job), None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FollowedJobs:
-    namespace: str
-    """Empty: all."""
-    selector: str = ""
-
-    def path(self, kind: JobKind) -> str:
-        return kind.path(self.namespace)
-
-    @property
-    def params(self) -> Mapping[str, str]:
-        return {"labelSelector": self.selector} if self.selector else {}
-
 
 def lines(
     client: Client,
-    followed: FollowedJobs,
+    resources: Mapping[JobKind, Resource],
     *,
-    kinds: Sequence[JobKind],
     since: float | None,
-    until: float | None,
+    lasting: float | None,
     once_listed: Callable[[], None],
 ) -> Iterator[DecisionLine]:
-    """Yield the decisions on the *followed* Jobs of the *kinds* as they are made.
+    """Yield the decisions on Jobs of the kinds as they are made.
 
-    It begins with decisions made after *since* (in seconds since 1970; None: none) and ends at
-    *until*, by the monotonic clock.
+    It begins with decisions made after *since* (in seconds since 1970; None: none) and ends
+    *lasting* seconds later.
 
     Raises:
+        Forbidden: the user may not list Jobs.
         Unreachable: several calls in a row have failed.
 
     """
-    if until is not None and time.monotonic() >= until:
-        return
+    until = inf if lasting is None else time.monotonic() + lasting
+    decisions = {resource.kind: Decisions(kind) for kind, resource in resources.items()}
+    unlisted, failures = set(decisions), Counter[str]()
     begun: list[DecisionLine] = []
-    courses: list[Iterator[DecisionLine]] = []
-    for kind in kinds:
-        decisions = Decisions(kind)
-        try:
-            jobs, version = _listed(client, kind, followed)
-        except NotServed:
-            continue
-        except Forbidden:
-            if kind is JOB:
-                raise
-            continue
-        begun += decisions.replace(jobs)
-        courses.append(_course(client, decisions, followed, version=version, until=until))
-    once_listed()
-    yield from sorted(
-        (line for line in begun if _is_since(line, since)), key=lambda line: line.time
+    later: list[DecisionLine] = []
+    for update in _updates(client, resources.values(), until):
+        # Other kinds that the user may not list are left out.
+        is_failed = update.error and not update.unreadable
+        failures[update.kind] = failures[update.kind] + 1 if is_failed else 0
+        if failures[update.kind] >= _FAILURES:
+            raise Unreachable(update.error)
+        if update.unreadable and update.kind == JOB.kind:
+            raise Forbidden(update.error)
+        changed = decisions[update.kind].take(update)
+        if update.kind not in unlisted:
+            later += changed
+        elif update.unreadable or update.entries is not None:
+            begun += (line for line in changed if _is_since(line, since))
+            unlisted.discard(update.kind)
+            if not unlisted:
+                once_listed()
+                yield from sorted(begun, key=lambda line: line.time)
+        if not unlisted:
+            yield from later
+            later.clear()
+
+
+def _updates(client: Client, resources: Iterable[Resource], until: float) -> Iterator[WatchUpdate]:
+    """Yield what is listed and watched of all resources, each in a thread, until then."""
+    updates: SimpleQueue[WatchUpdate] = SimpleQueue()
+    over = threading.Event()
+
+    def pause(seconds: float) -> None:
+        over.wait(seconds)
+
+    def follow(resource: Resource) -> None:
+        follower = Follower(
+            resource,
+            client,
+            updates.put,
+            clock=time.monotonic,
+            sleep=pause,
+            uniform=random.uniform,
+        )
+        while not over.is_set():
+            follower.step()
+
+    for resource in resources:
+        threading.Thread(target=follow, args=(resource,), daemon=True).start()
+    try:
+        while (left := until - time.monotonic()) > 0:
+            with suppress(Empty):
+                yield updates.get(timeout=None if left == inf else left)
+    finally:
+        over.set()
+
+
+def _read(_kind: str, source: Mapping[str, Any]) -> ReadObject:
+    """Return an object as it is, without a value if it has no name, and so is none."""
+    key, _ = attempted(lambda: key_of(source), FieldError)
+    return ReadObject(key or ("", ""), source if key and key[1] else None)
+
+
+def _resource(kind: JobKind, namespace: str, selector: str) -> Resource:
+    return Resource(
+        kind=kind.kind,
+        path=kind.path(namespace),
+        label_selector=selector,
+        read=_read,
+        unserved_seconds=_UNSERVED_SECONDS,
     )
-    yield from courses[0] if len(courses) == 1 else _merged(courses)
 
 
 def _kinds(client: Client) -> Sequence[JobKind]:
@@ -179,112 +224,6 @@ def _kinds(client: Client) -> Sequence[JobKind]:
     specs = [policy.get("spec") or {} for page in pages for policy in page.get("items") or ()]
     named = [name for spec in specs for name in (spec.get("match") or {}).get("kinds") or ()]
     return (JOB, *(BY_NAME[name] for name in sorted({*named} - {PLAIN}) if name in BY_NAME))
-
-
-def _course(
-    client: Client,
-    decisions: Decisions,
-    followed: FollowedJobs,
-    *,
-    version: str,
-    until: float | None,
-) -> Iterator[DecisionLine]:
-    """Yield the decisions of a kind's Jobs from a *version* on, as ``lines`` does."""
-    kind, failures = decisions.kind, 0
-    while until is None or time.monotonic() < until:
-        try:
-            if not version:
-                jobs, version = _listed(client, kind, followed)
-                yield from decisions.replace(jobs)
-            opened = time.monotonic()
-            for event in _watch(client, kind, followed, version, until):
-                failures = 0
-                version = event["object"]["metadata"]["resourceVersion"]
-                if (line := _taken(decisions, event)) is not None:
-                    yield line
-            if time.monotonic() - opened < _TOO_SHORT_SECONDS:
-                time.sleep(_wait(1, until))
-        except Gone:
-            version = ""
-        except Unreachable:
-            if until is not None and time.monotonic() >= until:
-                return
-            failures += 1
-            if failures >= _FAILURES:
-                raise
-            time.sleep(_wait(failures, until))
-
-
-def _merged(courses: Sequence[Iterator[DecisionLine]]) -> Iterator[DecisionLine]:
-    """Yield what all courses do, each in a thread; the first error of one ends all."""
-    told: SimpleQueue[DecisionLine | ClusterError | None] = SimpleQueue()
-
-    def follow(course: Iterator[DecisionLine]) -> None:
-        try:
-            for line in course:
-                told.put(line)
-        except ClusterError as error:
-            told.put(error)
-        told.put(None)
-
-    for course in courses:
-        threading.Thread(target=follow, args=(course,), daemon=True).start()
-    left = len(courses)
-    while left:
-        line = told.get()
-        if isinstance(line, ClusterError):
-            raise line
-        if line is None:
-            left -= 1
-        else:
-            yield line
-
-
-def _taken(decisions: Decisions, event: Mapping[str, Any]) -> DecisionLine | None:
-    kind, job = event.get("type"), event["object"]
-    if kind in ("ADDED", "MODIFIED"):
-        return decisions.put(job)
-    if kind == "DELETED":
-        decisions.drop(job)
-    return None
-
-
-def _listed(
-    client: Client, kind: JobKind, followed: FollowedJobs
-) -> tuple[list[Mapping[str, Any]], str]:
-    jobs: list[Mapping[str, Any]] = []
-    version = ""
-    for page in list_pages(client, followed.path(kind), followed.params):
-        jobs += page.get("items") or ()
-        version = page["metadata"]["resourceVersion"]
-    return jobs, version
-
-
-def _watch(
-    client: Client, kind: JobKind, followed: FollowedJobs, version: str, until: float | None
-) -> Iterator[Mapping[str, Any]]:
-    left = math.inf if until is None else max(until - time.monotonic(), 0.01)
-    seconds = min(left, _WATCH_SECONDS)
-    params = {
-        **followed.params,
-        "resourceVersion": version,
-        "allowWatchBookmarks": "true",
-        "timeoutSeconds": str(math.ceil(seconds)),
-    }
-    read_seconds = left if left < _WATCH_SECONDS else _WATCH_SECONDS + _GRACE_SECONDS
-    for event in client.watch(followed.path(kind), params, read_seconds=read_seconds):
-        if event.get("type") == "ERROR":
-            if event["object"].get("code") == _GONE:
-                raise Gone
-            raise Unreachable(str(event["object"].get("message")))
-        yield event
-        if until is not None and time.monotonic() >= until:
-            return
-
-
-def _wait(failures: int, until: float | None) -> float:
-    seconds = min(2.0 ** (failures - 1), _LONGEST_WAIT_SECONDS)
-    return seconds if until is None else max(0.0, min(seconds, until - time.monotonic()))
 
 
 def _line(job: Mapping[str, Any], kind: str) -> DecisionLine | None:
@@ -373,24 +312,18 @@ def command(**given: Any) -> None:
 
 
 def _follow(given: Mapping[str, Any]) -> None:
-    from webhook.api.kubernetes_api import Unreachable
-
     left, output, where = given["count"], given["output"], given["scope"].listed
     access = given["scope"].access
-    followed = FollowedJobs(namespace=where, selector=given["selector"])
+    since = None if given["since"] is None else time.time() - given["since"]
     # Policies are read whole, for what they match; of Jobs the metadata tell all.
     with connected(access) as whole, connected(access, metadata_only=True) as client:
-        lasting = given["lasting"]
-        until = None if lasting is None else time.monotonic() + lasting
-        since = None if given["since"] is None else time.time() - given["since"]
         try:
             kinds = _kinds(whole)
             for line in lines(
                 client,
-                followed,
-                kinds=kinds,
+                {kind: _resource(kind, where, given["selector"]) for kind in kinds},
                 since=since,
-                until=until,
+                lasting=given["lasting"],
                 once_listed=lambda: _say_what_is_followed(where, output),
             ):
                 terminal.say(text_of(line, output))

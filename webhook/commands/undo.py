@@ -13,7 +13,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ import click
 
 from webhook.api.kubernetes_api import ClusterError, Forbidden, NotServed, Refused
 from webhook.api.resources import kueue_path
-from webhook.commands import completion, terminal
+from webhook.commands import terminal
 from webhook.commands.check_sample import nameless, without_run
 from webhook.commands.connect import (
     FAULT,
@@ -78,19 +78,12 @@ It can only be deleted, and submitted again with the annotation kueue-fallback.d
 _LEFT_BEHIND = "Its annotation {annotation} could not be removed again: {error}"
 
 
-decided_job_argument = click.argument(
-    "job",
-    metavar="JOB",
-    nargs=-1,
-    required=True,
-    callback=one_reference,
-    shell_complete=completion.decided_jobs,
-)
-"""The one Job with a decision that a command is for, as ``job``."""
+job_argument = click.argument("job", metavar="JOB", nargs=-1, required=True, callback=one_reference)
+"""The one Job that a command is for, as ``job``."""
 
 
 @click.command("undo")
-@decided_job_argument
+@job_argument
 @namespace_option
 @click.option("--dry-run", is_flag=True, help="Ask the API server, but change nothing.")
 @click.option(
@@ -144,27 +137,44 @@ def command(job: str, *, dry_run: bool, recreates: bool, is_sure: bool, scope: S
 
 
 def _in_place(client: Client, target: Target) -> Mapping[str, Any]:
-    after, warnings = _ask(client, target)
-    for warning in warnings:
-        terminal.say(f"Warning: {warning}", err=True)
+    after = ask(client, target, UNDO, refusal=_refusal, way_out=_way_out)
     _check(client, target, after)
     return after
 
 
-def _ask(client: Client, target: Target) -> tuple[Mapping[str, Any], Sequence[str]]:
-    """Ask the webhook by an update of the Job; return the updated Job and warnings."""
+def ask(
+    client: Client,
+    target: Target,
+    wish: str,
+    *,
+    refusal: Callable[[Target, Mapping[str, Any]], str],
+    way_out: Callable[[Target, Mapping[str, Any]], str] = lambda _target, _job: "",
+) -> Mapping[str, Any]:
+    """Ask the webhook by an update of the Job for a *wish*; say its warnings, return the Job.
+
+    *refusal* says of a Job why that is not asked for; empty: it is. *way_out* says what can be done
+    where the API server refuses it.
+
+    Raises:
+        NotUndoneError: it is not asked for, or refused.
+
+    """
     for _ in range(TRIES):
         try:
             job = client.get(target.path)
-            if refusal := _refusal(target, job):
-                raise NotUndoneError(refusal)
-            return client.ask("PATCH", target.path, _wish(job), target.params)
+            if refused := refusal(target, job):
+                raise NotUndoneError(refused)
+            after, warnings = client.ask("PATCH", target.path, _wish(job, wish), target.params)
         except NotServed:
             raise NotUndoneError(missing(client, target)) from None
         except Refused as error:
             if not error.is_conflict:
                 text = f"{target} is unchanged: {_because(error)}"
-                raise NotUndoneError(text + _way_out(target, job)) from error
+                raise NotUndoneError(text + way_out(target, job)) from error
+        else:
+            for warning in warnings:
+                terminal.say(f"Warning: {warning}", err=True)
+            return after
     raise NotUndoneError(f"{target} keeps changing, so it was left unchanged. Try again.")
 
 
@@ -202,12 +212,12 @@ def _way_out(target: Target, job: Mapping[str, Any]) -> str:
     return _RECREATE.format(job=target.reference, namespace=target.namespace, lost=lost)
 
 
-def _wish(job: Mapping[str, Any]) -> Mapping[str, Any]:
+def _wish(job: Mapping[str, Any], wish: str) -> Mapping[str, Any]:
     metadata: dict[str, Any] = {
         "resourceVersion": job["metadata"]["resourceVersion"],
-        "annotations": {MOVE_TO: UNDO},
+        "annotations": {MOVE_TO: wish},
     }
-    if OPTION_LABEL not in (job["metadata"].get("labels") or {}):
+    if wish == UNDO and OPTION_LABEL not in (job["metadata"].get("labels") or {}):
         # This label makes the API server call the webhook, which removes it.
         metadata["labels"] = {OPTION_LABEL: UNDO}
     return {"metadata": metadata}

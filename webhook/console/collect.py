@@ -32,8 +32,6 @@ from webhook.kueue.quota import UsageTree
 from webhook.model.policy.fallback_policy import GROUP, FallbackPolicy, Mode
 from webhook.model.quantity import FlavorResource
 from webhook.model.queues import ClusterQueue, Held, StopPolicy
-from webhook.state.feed import Counted
-from webhook.state.queue_counts import Admitted
 from webhook.state.snapshot import Snapshot
 from webhook.state.waiting_line import WaitingWorkload
 
@@ -90,7 +88,6 @@ def _summed(gains: Sequence[Gained]) -> Gained | None:
 
 
 _NOTHING = Held()
-_NOBODY = Admitted(0, {})
 
 
 class Leads(NamedTuple):
@@ -109,7 +106,7 @@ class ConsoleInput:
     unix: float
     """The same instant, in seconds since 1970."""
     max_age: float
-    counted: Counted | None
+    counted: Snapshot | None
     """None: nothing is known of the cluster yet."""
     decisions: tuple[ShownDecision, ...] = ()
     published: SavingsRecord | None = None
@@ -117,7 +114,7 @@ class ConsoleInput:
     judged: Mapping[str, Judged]
     """Policy to its conditions."""
     leads: Leads | None = None
-    workers: Mapping[str, Counted | None] = field(default_factory=dict)
+    workers: Mapping[str, Snapshot | None] = field(default_factory=dict)
     """Each watched worker cluster's state; None: not known yet."""
     history: Mapping[Place, Series] = field(default_factory=dict)
 
@@ -126,7 +123,7 @@ def collect(known: ConsoleInput) -> View:
     counted = known.counted
     age = _age(counted, known.now)
     workers = sorted(known.workers.items())
-    snapshot = Snapshot() if counted is None else counted.snapshot
+    snapshot = Snapshot() if counted is None else counted
     record = known.published or NOTHING
     decisions = merged(known.decisions, record)
     return View(
@@ -336,11 +333,11 @@ def savings(decisions: Iterable[ShownDecision]) -> Gained | None:
     )
 
 
-def _age(counted: Counted | None, now: float) -> float:
-    return inf if counted is None else max(0.0, now - counted.snapshot.as_of)
+def _age(counted: Snapshot | None, now: float) -> float:
+    return inf if counted is None else max(0.0, now - counted.as_of)
 
 
-def _cluster(name: str, counted: Counted | None, known: ConsoleInput) -> ShownCluster:
+def _cluster(name: str, counted: Snapshot | None, known: ConsoleInput) -> ShownCluster:
     age = _age(counted, known.now)
     return ShownCluster(name=name, age=age, is_stale=age > known.max_age)
 
@@ -370,8 +367,8 @@ def _seen_off(view: View, rights: Rights) -> dict[str, Any]:
     return {"off": _off_in(names) if names else "", "off_in": names}
 
 
-def _queues(counted: Counted, known: ConsoleInput, cluster: str) -> Iterator[Queue]:
-    snapshot = counted.snapshot
+def _queues(counted: Snapshot, known: ConsoleInput, cluster: str) -> Iterator[Queue]:
+    snapshot = counted
     idle = quota.plant(snapshot.setup.cluster_queues, snapshot.setup.cohorts)
     forest = idle.charged({name: held.usage for name, held in snapshot.workloads.held.items()})
     places: defaultdict[str, list[str]] = defaultdict(list)
@@ -387,17 +384,17 @@ def _queues(counted: Counted, known: ConsoleInput, cluster: str) -> Iterator[Que
         )
 
 
-def _queue(queue: ClusterQueue, counted: Counted, tree: UsageTree | None, now: float) -> Queue:
-    held = counted.snapshot.workloads.held.get(queue.name, _NOTHING)
-    admitted = counted.admitted.get(queue.name, _NOBODY)
+def _queue(queue: ClusterQueue, counted: Snapshot, tree: UsageTree | None, now: float) -> Queue:
+    held = counted.workloads.held.get(queue.name, _NOTHING)
+    admitted = counted.workloads.admitted.get(queue.name, _NOTHING)
     forecast, trouble = counted.forecasts.get(queue.name), _trouble(queue, tree)
     return Queue(
         name=queue.name,
         cohort=queue.cohort,
         trouble=trouble,
-        pending=pending_in(counted.snapshot, queue.name),
+        pending=pending_in(counted, queue.name),
         reserving=held.reserving,
-        admitted=admitted.workloads,
+        admitted=admitted.reserving,
         waits=None if forecast is None else forecast.waits(queue.name, now),
         cells=tuple(
             Cell(

@@ -48,8 +48,8 @@ from webhook.server.addresses import is_loopback, split_address
 from webhook.server.gunicorn_app import Application, Server
 from webhook.server.tls import Certificates, SentContext
 from webhook.settings import Settings
-from webhook.state.feed import Counted
 from webhook.state.queue_counts import QueueContents
+from webhook.state.snapshot import Snapshot
 from webhook.state.watched import OF_TEAMS
 from webhook.state.workload import Workload
 
@@ -293,7 +293,7 @@ class Console:
         self._followed = Followed(self._book, settings, log)
         self._is_open = is_loopback(split_address(settings.console_listen)[0])
         self._sent = SentContext(on_error=log)
-        self._counted: tuple[Counted | None, Mapping[str, Counted | None]] = None, {}
+        self._counted: tuple[Snapshot | None, Mapping[str, Snapshot | None]] = None, {}
         self._history = QueueHistory()
         self._jobs = JobWorkloads()
         self._line = LineForecasts(clock=time.monotonic, unix=time.time)
@@ -313,8 +313,8 @@ class Console:
 
     def offer(
         self,
-        counted: Counted | None,
-        workers: Mapping[str, Counted | None],
+        counted: Snapshot | None,
+        workers: Mapping[str, Snapshot | None],
         contents_of: Callable[[str], QueueContents],
         workloads: Callable[[], Iterable[Workload]],
     ) -> None:

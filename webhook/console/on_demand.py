@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from webhook.api.resources import Key
 from webhook.flow import create
 from webhook.model.decision import CreateOutcome
 from webhook.model.requester import Requester
-from webhook.state.feed import Counted
 from webhook.state.queue_counts import QueueContents
 from webhook.state.snapshot import Snapshot
 from webhook.state.waiting_line import WaitingWorkload, waiting_in
@@ -54,15 +52,15 @@ class LineForecasts:
         self._at, self._until = 0.0, 0.0
         """When what is known was forecast, and for how long it serves."""
 
-    def offer(self, counted: Counted | None, contents_of: Callable[[str], QueueContents]) -> None:
+    def offer(self, counted: Snapshot | None, contents_of: Callable[[str], QueueContents]) -> None:
         """Hand over who waits, if that was asked for."""
         if not self._asked.is_set():
             return
         self._asked.clear()
         if counted is not None:
-            names = counted.snapshot.setup.cluster_queues
+            names = counted.setup.cluster_queues
             contents = {name: contents_of(name) for name in names}
-            self._offered = _Offered(counted.snapshot, contents)
+            self._offered = _Offered(counted, contents)
         self._came.set()
 
     def waiting(self) -> tuple[WaitingWorkload, ...] | None:
@@ -140,7 +138,7 @@ class JobWorkloads:
 class DryRuns:
     def __init__(
         self,
-        counted: Callable[[], Counted | None],
+        counted: Callable[[], Snapshot | None],
         own_namespace: str,
         *,
         clock: Callable[[], float],
@@ -175,10 +173,9 @@ class DryRuns:
             self._lock.release()
 
     def _decided(
-        self, source: Mapping[str, Any], requester: Requester | None, counted: Counted
+        self, source: Mapping[str, Any], requester: Requester | None, snapshot: Snapshot
     ) -> CreateOutcome:
         began = self._clock()
-        snapshot = replace(counted.snapshot, forecasts=counted.forecasts)
         try:
             return create.dry_run(
                 source,

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 from webhook.model.queues import Held
-from webhook.state.feed import Counted
 from webhook.state.snapshot import Snapshot
 
 STEP_SECONDS: Final = 1800
@@ -38,7 +37,7 @@ class QueueHistory:
         self._step = 0
         self._series: Mapping[Place, Series] = {}
 
-    def take(self, clusters: Mapping[str, Counted | None], unix: float) -> None:
+    def take(self, clusters: Mapping[str, Snapshot | None], unix: float) -> None:
         """Count the pending Workloads of each of the *clusters*, if a minute has passed."""
         # A clock that was set back must not keep it from counting.
         if self._due - SAMPLE_SECONDS <= unix < self._due:
@@ -48,10 +47,10 @@ class QueueHistory:
         passed = min(max(0, step - self._step), STEPS)
         self._step = max(step, self._step)
         known = {
-            (cluster, name): pending_in(counted.snapshot, name)
+            (cluster, name): pending_in(counted, name)
             for cluster, counted in clusters.items()
             if counted is not None
-            for name in counted.snapshot.setup.cluster_queues
+            for name in counted.setup.cluster_queues
         }
         self._series = {
             place: _added(self._series.get(place, ()), pending, passed)

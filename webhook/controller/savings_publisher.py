@@ -65,10 +65,10 @@ class SavingsPublisher:
         if self._is_running or version == self._replayed or time.monotonic() < self._due:
             return ()
         # As policies are written: a restraint says nothing of what was decided before.
-        if counted is None or not (counted.snapshot.fallback.policies and self._is_leader()):
+        if counted is None or not (counted.fallback.policies and self._is_leader()):
             return ()
         self._is_running = True
-        run = partial(self._run, counted.snapshot, version)
+        run = partial(self._run, counted, version)
         threading.Thread(target=run, name="look back", daemon=True).start()
         return ()
 

@@ -17,7 +17,7 @@ from webhook.cost import terms
 from webhook.cost.cluster_prices import in_worker
 from webhook.decide import match, objective, remote_options, wishes
 from webhook.kueue import multikueue
-from webhook.kueue.tree_forecast import FoundStart
+from webhook.kueue.newcomer import FoundStart
 from webhook.learn import expected_runs
 from webhook.learn.expected_runs import Expecting
 from webhook.model.costs.prices import NO_PRICES, Place

@@ -20,6 +20,7 @@ from webhook.kueue.cycle_log import CycleLog
 from webhook.kueue.fair_sharing import use_of
 from webhook.kueue.flavor_plan import Demand
 from webhook.kueue.queue_lines import PendingGroup
+from webhook.kueue.quota import UsageTree
 from webhook.kueue.quota_holders import StartedWorkloads
 from webhook.kueue.simulation import Running, Simulation
 from webhook.kueue.tree_forecast import (
@@ -33,12 +34,12 @@ from webhook.kueue.tree_workloads import (
     ExpectedArrivals,
     ForecastGivens,
     PlacedGroup,
-    PreparedWorkloads,
-    TreeContents,
+    TreeWorkloads,
     expected_groups,
     filled,
     newcomer_priorities,
     prepare,
+    with_others_pending,
 )
 from webhook.model.forecasts import Start
 from webhook.model.quantity import FlavorResource
@@ -76,9 +77,9 @@ def forecast(
     them (``TreeForecast.later``).
     """
     forecasts: dict[str, TreeForecast] = {}
-    for contents in _Trees(case, running, only).with_waiting(waiting):
-        planned = _of_tree(case, contents, prepare(case, contents), expected)
-        forecasts |= dict.fromkeys(contents.tree.leaves, planned.forecast)
+    for workloads in _Trees(case, running, only).prepared(waiting):
+        planned = _of_tree(workloads, expected)
+        forecasts |= dict.fromkeys(workloads.tree.leaves, planned.forecast)
     return forecasts
 
 
@@ -96,12 +97,9 @@ def pending_starts(
     competes nowhere is left out.
     """
     starts: dict[str, tuple[Start, ...]] = {}
-    for contents in _Trees(case, running, only).with_waiting(waiting):
-        prepared = prepare(case, contents)
-        planned = _of_tree(case, contents, prepared, expected)
-        starts |= starts_in_tree(
-            contents, prepared, planned.forecast, planned.begun, planned.begun_later
-        )
+    for workloads in _Trees(case, running, only).prepared(waiting):
+        planned = _of_tree(workloads, expected)
+        starts |= starts_in_tree(workloads, planned.forecast, planned.begun, planned.begun_later)
     return starts
 
 
@@ -116,21 +114,17 @@ class PlannedStarts:
         only: Collection[str] | None = None,
     ) -> None:
         """Forecast what is pending; the arguments are as for ``forecast``."""
-        self._case = case
-        self._trees = _Trees(self._case, running, only)
-        self._known = [
-            (contents, prepare(self._case, contents))
-            for contents in self._trees.with_waiting(waiting)
-        ]
-        self._planned = [_of_tree(self._case, *known) for known in self._known]
+        self._trees = _Trees(case, running, only)
+        self._known = list(self._trees.prepared(waiting))
+        self._planned = [_of_tree(known) for known in self._known]
 
     @property
     def forecasts(self) -> Mapping[str, TreeForecast]:
         """Return the same as ``forecast``."""
         return {
             name: planned.forecast
-            for (contents, _), planned in zip(self._known, self._planned, strict=True)
-            for name in contents.tree.leaves
+            for known, planned in zip(self._known, self._planned, strict=True)
+            for name in known.tree.leaves
         }
 
     @property
@@ -144,11 +138,9 @@ class PlannedStarts:
         Only trees whose pending groups differ are forecast again.
         """
         return OtherStarts(
-            planned
-            if contents.queued == known.queued
-            else _Rerun(self._case, contents, prepare(self._case, contents, prepared))
-            for contents, (known, prepared), planned in zip(
-                self._trees.with_waiting(waiting), self._known, self._planned, strict=True
+            planned if queued == known.queued else _Rerun(with_others_pending(known, queued))
+            for queued, known, planned in zip(
+                self._trees.queued(waiting), self._known, self._planned, strict=True
             )
         )
 
@@ -176,19 +168,17 @@ class OtherStarts:
 class _Rerun:
     """The simulation of one tree that stops wherever it has told enough."""
 
-    def __init__(
-        self, case: ForecastGivens, contents: TreeContents, prepared: PreparedWorkloads
-    ) -> None:
-        self._case, self._contents, self._prepared = case, contents, prepared
+    def __init__(self, workloads: TreeWorkloads) -> None:
+        self._workloads = workloads
 
     @cached_property
     def keys(self) -> frozenset[str]:
         """The keys of all that are pending."""
-        return frozenset(group.key for _, group in self._contents.queued if group.count)
+        return frozenset(group.key for _, group in self._workloads.queued if group.count)
 
     @cached_property
     def _simulation(self) -> Simulation:
-        return filled(self._case, self._contents, self._prepared)
+        return filled(self._workloads)
 
     def start_of(self, key: str) -> float:
         """Return when the Workload with this key starts, in seconds from now; inf: never."""
@@ -218,7 +208,7 @@ class _Trees:
     def __init__(
         self, case: ForecastGivens, running: Sequence[Running], only: Collection[str] | None
     ) -> None:
-        setup = case.setup
+        setup, self._case = case.setup, case
         self._targets = _Targets(setup, case.cluster)
         roots = quota.tree_names(setup.cluster_queues, setup.cohorts)
         wanted = (
@@ -234,8 +224,13 @@ class _Trees:
             if (root := self._roots.get(run.cluster_queue)) is not None:
                 self._running[root].append(run)
 
-    def with_waiting(self, waiting: Sequence[PendingGroup]) -> Iterator[TreeContents]:
-        """Yield the trees with these Workloads pending, always in the same order."""
+    def prepared(self, waiting: Sequence[PendingGroup]) -> Iterator[TreeWorkloads]:
+        """Yield the Workloads of each tree, with these pending, always in the same order."""
+        for tree, queued in zip(self._trees, self.queued(waiting), strict=True):
+            yield prepare(self._case, tree, self._running[self._root(tree)], queued)
+
+    def queued(self, waiting: Sequence[PendingGroup]) -> list[list[PlacedGroup]]:
+        """Return those of these that are pending in each tree, in the same order."""
         queued: defaultdict[str, list[PlacedGroup]] = defaultdict(list)
         placed = self._placed
         for group in waiting:
@@ -245,9 +240,10 @@ class _Trees:
                 place = placed[id(group)] = self._targets.of(group.local_queue), group
             if (root := self._roots.get(place[0])) is not None:
                 queued[root].append(place)
-        for tree in self._trees:
-            root = self._roots[next(iter(tree.leaves))]
-            yield TreeContents(tree=tree, running=self._running[root], queued=queued[root])
+        return [queued[self._root(tree)] for tree in self._trees]
+
+    def _root(self, tree: UsageTree) -> str:
+        return self._roots[next(iter(tree.leaves))]
 
 
 class _Targets:
@@ -274,34 +270,30 @@ class _Targets:
         return queue.name if queue is not None and queue.namespaces.matches(labels) else ""
 
 
-def _of_tree(
-    case: ForecastGivens,
-    contents: TreeContents,
-    prepared: PreparedWorkloads,
-    expected: Sequence[ExpectedArrivals] = (),
-) -> _Planned:
+def _of_tree(workloads: TreeWorkloads, expected: Sequence[ExpectedArrivals] = ()) -> _Planned:
     """Return the forecast of one cohort tree, and the starts in it."""
-    simulation, log = _simulated(case, contents, prepared)
+    case = workloads.case
+    simulation, log = _simulated(workloads)
     # Who comes later may come first, but not before it is there.
     horizon = _HORIZON * max(log.times[-1], _LEAST_HORIZON_SECONDS)
-    coming = tuple(expected_groups(expected, contents, prepared, case=case, horizon=horizon))
+    coming = tuple(expected_groups(expected, workloads, horizon=horizon))
     begun_later: Sequence[StartedWorkloads] = ()
     later, rate = None, 0.0
     if coming:
-        with_coming, later = _simulated(case, contents, prepared, coming)
+        with_coming, later = _simulated(workloads, coming)
         begun_later = with_coming.begun
         rate = sum(group.count for group in coming) / max(group.at for group in coming)
     return _Planned(
         forecast=TreeForecast(
             computed_at=case.now,
-            tree=contents.tree,
+            tree=workloads.tree,
             log=log,
             later=later,
             expected_per_second=rate,
-            queues=_outlooks(case, contents, prepared, simulation),
-            unseen=prepared.unseen,
-            highest=max((group.priority for _, group in contents.queued), default=-inf),
-            first_by_use=_first_by_use(case, contents),
+            queues=_outlooks(workloads, simulation),
+            unseen=workloads.unseen,
+            highest=max((group.priority for _, group in workloads.queued), default=-inf),
+            first_by_use=_first_by_use(workloads),
         ),
         begun=simulation.begun,
         begun_later=begun_later,
@@ -309,31 +301,23 @@ def _of_tree(
 
 
 def _simulated(
-    case: ForecastGivens,
-    contents: TreeContents,
-    prepared: PreparedWorkloads,
-    coming: Sequence[PendingGroup] = (),
+    workloads: TreeWorkloads, coming: Sequence[PendingGroup] = ()
 ) -> tuple[Simulation, CycleLog]:
     """Simulate a tree to its end, and log it."""
-    tree = contents.tree
+    tree = workloads.tree
     log = CycleLog(quota=tree.subtree[: tree.width])
-    simulation = filled(case, contents, prepared, coming, log=log)
+    simulation = filled(workloads, coming, log=log)
     simulation.run()
     return simulation, log
 
 
-def _outlooks(
-    case: ForecastGivens,
-    contents: TreeContents,
-    prepared: PreparedWorkloads,
-    simulation: Simulation,
-) -> dict[str, QueueOutlook]:
-    setup, run_times = case.setup, prepared.run_times
-    members = [setup.cluster_queues[name] for name in contents.tree.leaves]
+def _outlooks(workloads: TreeWorkloads, simulation: Simulation) -> dict[str, QueueOutlook]:
+    setup, run_times = workloads.case.setup, workloads.run_times
+    members = [setup.cluster_queues[name] for name in workloads.tree.leaves]
     # After too many tries nobody preempted any more, so all ranges are widened.
     bound = ("depth",) if simulation.gave_up else ()
-    unordered = _all_unordered(contents.queued)
-    with_pending = frozenset(name for name, _ in contents.queued)
+    unordered = _all_unordered(workloads.queued)
+    with_pending = frozenset(name for name, _ in workloads.queued)
     waits = _waits(simulation)
     return {
         queue.name: QueueOutlook(
@@ -345,7 +329,7 @@ def _outlooks(
                 *(("runTimes",) if queue.name in run_times.unknown else ()),
                 *bound,
             ),
-            outranked_below=_outranked_below(queue, contents, case.cluster),
+            outranked_below=_outranked_below(queue, workloads),
         )
         for queue in members
     }
@@ -363,13 +347,13 @@ def _waits(simulation: Simulation) -> Mapping[str, float]:
     return waits
 
 
-def _first_by_use(case: ForecastGivens, contents: TreeContents) -> frozenset[str]:
+def _first_by_use(workloads: TreeWorkloads) -> frozenset[str]:
     """Return the LocalQueues that have used less than any other with pending Workloads."""
-    use = use_of(case.setup, contents.tree)
+    use = use_of(workloads.case.setup, workloads.tree)
     if use is None:
         return frozenset()
     least: dict[str, float] = {}
-    for name, group in contents.queued:
+    for name, group in workloads.queued:
         used = use.amounts.get(group.local_queue, 0.0)
         least[name] = min(used, least.get(name, inf))
     return frozenset(
@@ -379,15 +363,13 @@ def _first_by_use(case: ForecastGivens, contents: TreeContents) -> frozenset[str
     )
 
 
-def _outranked_below(
-    queue: ClusterQueue, contents: TreeContents, cluster: ClusterObjects
-) -> int | None:
+def _outranked_below(queue: ClusterQueue, workloads: TreeWorkloads) -> int | None:
     """Return below which priority a newcomer may be preempted by others of its ClusterQueue."""
     if queue.preemption.within_cluster_queue == NEVER:
         return None
-    waiting = {int(group.priority) for _, group in contents.queued}
-    holding = {run.priority for run in contents.running if run.priority is not None}
-    highest = max(waiting | holding | set(newcomer_priorities(cluster)))
+    waiting = {int(group.priority) for _, group in workloads.queued}
+    holding = {int(run.priority) for run in workloads.running if run.priority < inf}
+    highest = max(waiting | holding | set(newcomer_priorities(workloads.case.cluster)))
     # Under the other policy, those of its own priority that are older may preempt it, too.
     return highest + (queue.preemption.within_cluster_queue != LOWER_PRIORITY)
 
@@ -436,8 +418,7 @@ def _uncertain(
 
 
 def starts_in_tree(
-    contents: TreeContents,
-    prepared: PreparedWorkloads,
+    workloads: TreeWorkloads,
     forecast: TreeForecast,
     begun: Iterable[StartedWorkloads],
     begun_later: Iterable[StartedWorkloads],
@@ -448,9 +429,9 @@ def starts_in_tree(
     come. Who is preempted starts again: the first start counts.
     """
     now, later = _by_key(begun), _by_key(begun_later)
-    unseen = _unseen_before(contents, prepared)
+    unseen = _unseen_before(workloads)
     starts = {}
-    for name, group in contents.queued:
+    for name, group in workloads.queued:
         key, count = group.key, group.count
         before, is_unseen = unseen.get(id(group), (0, False))
         moments = zip(_first(now, key, count), _first(later, key, count), strict=True)
@@ -505,25 +486,25 @@ def _start(
 
 
 def _unseen_before(
-    contents: TreeContents, prepared: PreparedWorkloads
+    workloads: TreeWorkloads,
 ) -> Mapping[int, tuple[int, bool]]:
     """Return by the id of a group for how many it waits of whose run times it knows nothing.
 
     Also whether it is itself one of those.
     """
     ahead: Counter[tuple[frozenset[FlavorResource], frozenset[str]]] = Counter()
-    for jobs in prepared.unseen:
+    for jobs in workloads.unseen:
         if jobs.priority is None:
             ahead[jobs.cells, jobs.known_in] += jobs.count
     before = {}
     # Of equal priorities the order is that of ``queued``.
-    for name, group in sorted(contents.queued, key=lambda placed: -placed[1].priority):
-        shape = prepared.demands.of(name, group.needs)
+    for name, group in sorted(workloads.queued, key=lambda placed: -placed[1].priority):
+        shape = workloads.demands.of(name, group.needs)
         if shape is None:
             continue
         namespace = group.namespace
-        is_unseen = _is_unseen(name, group, shape, prepared)
-        known_in = prepared.run_times.known_in(name, group.job_class, shape.combinations)
+        is_unseen = _is_unseen(name, group, shape, workloads)
+        known_in = workloads.run_times.known_in(name, group.job_class, shape.combinations)
         shared = (
             count
             for (cells, knowing), count in ahead.items()
@@ -535,7 +516,7 @@ def _unseen_before(
     return before
 
 
-def _is_unseen(name: str, group: PendingGroup, shape: Demand, prepared: PreparedWorkloads) -> bool:
+def _is_unseen(name: str, group: PendingGroup, shape: Demand, workloads: TreeWorkloads) -> bool:
     return not group.limit_seconds and not all(
-        prepared.run_times.knows(name, group.job_class, flavors) for flavors in shape.combinations
+        workloads.run_times.knows(name, group.job_class, flavors) for flavors in shape.combinations
     )

@@ -30,6 +30,7 @@ from webhook.kueue.preemptor import Possibility, Preemptions
 from webhook.kueue.quota import Taken, UsageTree
 from webhook.kueue.simulation import may_preempt
 from webhook.kueue.topology_placement import OccupiedDomains
+from webhook.model.forecasts import Start
 from webhook.model.quantity import Amounts
 from webhook.model.queues import ClusterQueue, PodSetNeeds, QuotaHolder
 from webhook.model.snapshot_parts import KueueSetup
@@ -38,23 +39,8 @@ _MOMENT = 1e-6
 """Seconds by which the same moment may differ on two clocks, as sums of times are rounded."""
 NEWEST = float(1 << 60)
 """The place by age of who comes after all that are there."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Newcomer:
-    """A Workload that is not there yet."""
-
-    queue: ClusterQueue
-    demand: Demand
-    priority: int = 0
-    local_queue: str = ""
-    """``namespace/name``, which counts where LocalQueues are served by their use."""
-    needs: Sequence[PodSetNeeds] = ()
-    """What its pods ask for of the domains of Topologies."""
-    elsewhere: OccupiedDomains = field(default_factory=dict)
-    """What Workloads of other trees use of these domains."""
-    age: float = NEWEST
-    """Its place by age among those that wait, as in the simulation."""
+_NOTHING = Assignment(mode=PreemptionMode.EXCEEDS)
+_NEVER = Start(seconds=inf, low=inf, high=inf)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,32 +60,63 @@ class PlacedJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Begin:
-    """How a newcomer gets its quota."""
+class Newcomer:
+    """A Workload that is not there yet: what it asks for, when it comes, and beside whom."""
 
-    at: float
-    assigned: Assignment
-    spread: float
+    queue: ClusterQueue
+    demand: Demand
+    setup: KueueSetup
+    now: float = 0.0
+    """When it comes, on the clock of ``Snapshot.as_of``."""
+    among: Sequence[PlacedJob] = ()
+    """The Jobs that were placed before it, and are in no log yet."""
+    priority: int = 0
+    local_queue: str = ""
+    """``namespace/name``, which counts where LocalQueues are served by their use."""
+    needs: Sequence[PodSetNeeds] = ()
+    """What its pods ask for of the domains of Topologies."""
+    elsewhere: OccupiedDomains = field(default_factory=dict)
+    """What Workloads of other trees use of these domains."""
+    age: float = NEWEST
+    """Its place by age among those that wait, as in the simulation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundStart:
+    """How a newcomer gets its quota, and its start by that; the defaults: it never starts."""
+
+    at: float = inf
+    """When it gets quota, on the clock of the log."""
+    assigned: Assignment = _NOTHING
+    spread: float = 0.0
     """Standard deviation of *at*, in seconds."""
     preempts: bool = False
     """Others have to stop for it from *at* on."""
+    # From here on what is known once its doubts are added.
+    usage: Amounts = field(default_factory=dict)
+    start: Start = _NEVER
+    """In seconds from when it comes."""
+
+    @property
+    def names(self) -> str:
+        """The flavors as ``model.forecasts.Estimates`` names them, joined by commas."""
+        return ",".join(sorted(set(self.assigned.flavors)))
 
 
 class Replay:
-    """One way through a log, with one newcomer and what is placed beside it."""
+    """One way through a log, with one newcomer and those that were placed before it."""
 
     def __init__(
         self,
         tree: UsageTree,
         log: CycleLog,
         newcomer: Newcomer,
-        setup: KueueSetup,
-        placements: Sequence[PlacedJob] = (),
         *,
         began: float = 0.0,
     ) -> None:
         """*tree*: with nothing used. The log *began* then, on the clock of ``Snapshot.as_of``."""
         self._tree, self._log, self._newcomer = tree.copy(), log, newcomer
+        setup, placements = newcomer.setup, newcomer.among
         self._kueue = setup.kueue
         self._leaf = tree.leaves[newcomer.queue.name]
         self._shape = queue_lines.shape_of(tree, self._leaf, newcomer.demand)
@@ -127,7 +144,7 @@ class Replay:
         strategies = self._kueue.preemption_strategies if self._kueue.fair_sharing else None
         return Preemptions(self._tree, policies, strategies=strategies)
 
-    def begin(self, since: float) -> Begin | None:
+    def begin(self, since: float) -> FoundStart | None:
         """Return how the newcomer gets quota that comes *since* then; None: it never does."""
         if not self._shape.is_possible:
             return None
@@ -288,7 +305,7 @@ class Replay:
         own: Rank = used, True, -float(self._newcomer.priority), self._newcomer.age
         return head < own
 
-    def _tried(self, index: int, at: float, *, spread: float) -> tuple[Begin | None, bool]:
+    def _tried(self, index: int, at: float, *, spread: float) -> tuple[FoundStart | None, bool]:
         """Try the newcomer in a cycle; return its start, or whether it rests until the next batch.
 
         *spread*: the standard deviation of *at*.
@@ -302,7 +319,7 @@ class Replay:
             return None, not self._is_strict
         if not self._has_room_at_its_turn(index, found, victims):
             return None, False
-        return Begin(at=at, assigned=found, spread=spread, preempts=bool(victims)), False
+        return FoundStart(at=at, assigned=found, spread=spread, preempts=bool(victims)), False
 
     def _assigned(self) -> Assignment:
         if self._domains is not None:
@@ -394,7 +411,7 @@ class Replay:
         is_before = before < (-float(self._newcomer.priority), self._newcomer.age)
         return self._newcomer.queue.usage_based or not is_before
 
-    def preempted_at(self, begin: Begin, until: float) -> tuple[float, int] | None:
+    def preempted_at(self, begin: FoundStart, until: float) -> tuple[float, int] | None:
         """Return when the newcomer that has just begun is preempted, and by how many.
 
         None: it is not, or not before *until*.

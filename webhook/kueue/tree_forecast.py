@@ -15,7 +15,7 @@ from webhook.kueue.assignment import held_elsewhere
 from webhook.kueue.cycle_log import CycleLog
 from webhook.kueue.durations import learned_on, of_any_class, remaining
 from webhook.kueue.flavor_plan import Demand, demand, demand_of, flavors_with_topology
-from webhook.kueue.newcomer import NEWEST, Begin, Newcomer, PlacedJob, Replay
+from webhook.kueue.newcomer import NEWEST, FoundStart, Newcomer, PlacedJob, Replay
 from webhook.kueue.quota import UsageTree
 from webhook.kueue.simulation import EVICTION_SECONDS
 from webhook.kueue.tree_workloads import age_of
@@ -100,7 +100,11 @@ class TreeForecast:
 
         What can never fit does not count; inf: some never start.
         """
-        return max(0.0, self.queues[cluster_queue].waits - max(0.0, now - self.computed_at))
+        return max(0.0, self.queues[cluster_queue].waits - self.elapsed(now))
+
+    def elapsed(self, now: float) -> float:
+        """Return for how many seconds it has been known; *now* as for ``computed_at``."""
+        return max(0.0, now - self.computed_at)
 
     @property
     def next_event(self) -> float:
@@ -108,152 +112,128 @@ class TreeForecast:
         return next((at for at in self.log.times if at > 0.0), inf)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundStart:
-    """A Job's expected start, and the flavors and quota it would get (empty: it never starts)."""
+def start_of(forecast: TreeForecast, newcomer: Newcomer, *, run_seconds: float = 0.0) -> FoundStart:
+    """Return the expected start of a newcomer, in seconds from when it comes; inf: never.
 
-    start: Start
-    flavors: tuple[str, ...] = ()
-    """One for each part of the demand."""
-    usage: Amounts = field(default_factory=dict)
-    spread: float = 0.0
-    """Standard deviation of the start, in seconds."""
-
-    @property
-    def names(self) -> str:
-        """The flavors as ``model.forecasts.Estimates`` names them, joined by commas."""
-        return ",".join(sorted(set(self.flavors)))
-
-
-def start_of(
-    forecast: TreeForecast,
-    newcomer: Newcomer,
-    setup: KueueSetup,
-    *,
-    now: float,
-    among: Sequence[PlacedJob] = (),
-    run_seconds: float = 0.0,
-) -> FoundStart:
-    """Return the expected start of a Job that comes at *now*, on the clock of ``Snapshot.as_of``.
-
-    The start is in seconds from then on; inf: it never starts. It comes after the Jobs that were
-    placed before it (*among*), and others that are expected to come may come first. With
-    *run_seconds* it is the start from which it runs to its end though others may preempt it.
+    It comes after the Jobs that were placed before it, and others that are expected to come may
+    come first. With *run_seconds* it is the start from which it runs to its end though others may
+    preempt it.
     """
-    elapsed = max(0.0, now - forecast.computed_at)
-    asked = _Asked(forecast, newcomer, setup, elapsed, among)
-    found = asked.start(forecast.log, run_seconds)
+    found = _start_in(forecast.log, forecast, newcomer, run_seconds)
     if forecast.later is None or found.start.seconds in (0.0, inf):
         return found
     # Who was placed since is one of those who were expected to come.
-    later = replace(asked, among=()).start(forecast.later, 0.0).start
+    later = _start_in(forecast.later, forecast, replace(newcomer, among=()), 0.0).start
     return replace(found, start=overtaken(found.start, later, forecast.expected_per_second))
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """One question to a forecast."""
+def _start_in(
+    log: CycleLog, forecast: TreeForecast, newcomer: Newcomer, run_seconds: float
+) -> FoundStart:
+    """Return the start of a newcomer by one of a forecast's logs."""
+    outlook = forecast.queues[newcomer.queue.name].of(newcomer.priority)
+    found, preempted_by = _last(log, forecast, newcomer, run_seconds)
+    if found is None:
+        never = Start(seconds=inf, low=inf, high=inf, uncertain=outlook.uncertain)
+        return FoundStart(start=_with_doubts(never, None, outlook, forecast, newcomer))
+    if found.preempts:
+        start = _start_on_preempted(found, outlook, forecast, newcomer)
+    else:
+        start = ranged(outlook, found.at - forecast.elapsed(newcomer.now), found.spread)
+        start = _with_doubts(start, found, outlook, forecast, newcomer)
+    return replace(
+        found,
+        start=replace(start, preempted_by=preempted_by) if preempted_by else start,
+        usage=forecast.tree.amounts(found.assigned.taken),
+    )
 
-    forecast: TreeForecast
-    newcomer: Newcomer
-    setup: KueueSetup
-    elapsed: float
-    among: Sequence[PlacedJob]
 
-    def start(self, log: CycleLog, run_seconds: float) -> FoundStart:
-        outlook = self.forecast.queues[self.newcomer.queue.name].of(self.newcomer.priority)
-        begin, preempted_by = self._last(log, run_seconds)
-        if begin is None:
-            never = Start(seconds=inf, low=inf, high=inf, uncertain=outlook.uncertain)
-            return FoundStart(start=self._with_doubts(never, outlook, None))
-        start = ranged(outlook, begin.at - self.elapsed, begin.spread)
-        if begin.preempts:
-            start = self._on_preempted(outlook, begin)
-        else:
-            start = self._with_doubts(start, outlook, begin)
-        return FoundStart(
-            start=replace(start, preempted_by=preempted_by) if preempted_by else start,
-            flavors=begin.assigned.flavors,
-            usage=self.forecast.tree.amounts(begin.assigned.taken),
-            spread=begin.spread,
-        )
+def _last(
+    log: CycleLog, forecast: TreeForecast, newcomer: Newcomer, run_seconds: float
+) -> tuple[FoundStart | None, int]:
+    """Return from where the newcomer runs to its end, and how many preempt it before."""
+    since, count = forecast.elapsed(newcomer.now), 0
+    found = None
+    for _ in range(_MOST_PREEMPTED):
+        replay = Replay(forecast.tree, log, newcomer, began=forecast.computed_at)
+        found = replay.begin(since)
+        if found is None or not run_seconds:
+            return found, count
+        runs_from = found.at + EVICTION_SECONDS * found.preempts
+        preempted = replay.preempted_at(found, runs_from + run_seconds)
+        if preempted is None:
+            return found, count
+        since, number = preempted
+        count += number
+    return found, count
 
-    def _last(self, log: CycleLog, run_seconds: float) -> tuple[Begin | None, int]:
-        """Return from where the newcomer runs to its end, and how many preempt it before."""
-        since, count = self.elapsed, 0
-        begin = None
-        for _ in range(_MOST_PREEMPTED):
-            replay = Replay(
-                self.forecast.tree,
-                log,
-                self.newcomer,
-                self.setup,
-                self.among,
-                began=self.forecast.computed_at,
-            )
-            begin = replay.begin(since)
-            if begin is None or not run_seconds:
-                return begin, count
-            runs_from = begin.at + EVICTION_SECONDS * begin.preempts
-            preempted = replay.preempted_at(begin, runs_from + run_seconds)
-            if preempted is None:
-                return begin, count
-            since, number = preempted
-            count += number
-        return begin, count
 
-    def _on_preempted(self, outlook: QueueOutlook, begin: Begin) -> Start:
-        """Return the start of a Job for which others stop."""
-        after = begin.at - self.elapsed
-        seconds = after + EVICTION_SECONDS
-        if after > EVICTION_SECONDS:
-            # Until then it waits as others do: for runs to end, and for its turn.
-            start = self._with_doubts(ranged(outlook, seconds, begin.spread), outlook, begin)
-            return replace(start, preempts=True, preempts_later=True)
-        # It waits for nobody but its victims, so neither others' run times nor their order matter.
-        return replace(ranged(outlook, seconds, 0.0), preempts=True, is_next=self._is_next())
+def _start_on_preempted(
+    found: FoundStart, outlook: QueueOutlook, forecast: TreeForecast, newcomer: Newcomer
+) -> Start:
+    """Return the start of a Job for which others stop."""
+    after = found.at - forecast.elapsed(newcomer.now)
+    seconds = after + EVICTION_SECONDS
+    if after > EVICTION_SECONDS:
+        # Until then it waits as others do: for runs to end, and for its turn.
+        start = ranged(outlook, seconds, found.spread)
+        start = _with_doubts(start, found, outlook, forecast, newcomer)
+        return replace(start, preempts=True, preempts_later=True)
+    # It waits for nobody but its victims, so neither others' run times nor their order matter.
+    is_next = _is_next(forecast, newcomer)
+    return replace(ranged(outlook, seconds, 0.0), preempts=True, is_next=is_next)
 
-    def _unplaced(self, begin: Begin | None) -> str:
-        """Say that it is not known when a domain has room for a Job that needs one; empty: it is.
 
-        Each Job whose flavors have a Topology does, whether it asks for it or not.
-        """
-        queue, asked = self.newcomer.queue, self.newcomer.demand
-        if asked.flavors.isdisjoint(flavors_with_topology(queue, self.setup)):
-            return ""
-        is_known = begin is not None and begin.assigned.placed and not queue.checks
-        return "" if is_known else "topology"
+def _unplaced(found: FoundStart | None, newcomer: Newcomer) -> str:
+    """Say that it is not known when a domain has room for a Job that needs one; empty: it is.
 
-    def _with_doubts(self, start: Start, outlook: QueueOutlook, begin: Begin | None) -> Start:
-        """Add to a start what is not known of it: run times ahead of it, or the order."""
-        # A Job that starts at once waits for nobody, so nothing about others can be wrong.
-        if start.seconds == 0.0:
-            return start
-        cells, priority = self.newcomer.demand.cells, self.newcomer.priority
-        namespace = self.newcomer.local_queue.partition("/")[0]
-        unseen = sum(
-            jobs.count
-            for jobs in self.forecast.unseen
-            if not cells.isdisjoint(jobs.cells)
-            and (jobs.priority is None or jobs.priority >= priority)
-            and namespace not in jobs.known_in
-        )
-        now = self.forecast.computed_at + self.elapsed
-        unseen += sum(
-            placement.is_unseen and not cells.isdisjoint(placement.usage)
-            for placement in self.among
-            if placement.cluster_queue in self.forecast.queues
-            and (placement.start <= now or placement.priority >= priority)
-        )
-        unordered = outlook.unordered or self._unplaced(begin)
-        return replace(start, unseen=unseen, unordered=unordered, is_next=self._is_next())
+    Each Job whose flavors have a Topology does, whether it asks for it or not.
+    """
+    queue, asked = newcomer.queue, newcomer.demand
+    if asked.flavors.isdisjoint(flavors_with_topology(queue, newcomer.setup)):
+        return ""
+    is_known = found is not None and found.assigned.placed and not queue.checks
+    return "" if is_known else "topology"
 
-    def _is_next(self) -> bool:
-        """Return whether all pending Workloads come after the newcomer."""
-        # Use comes before priority.
-        if self.newcomer.queue.usage_based:
-            return self.newcomer.local_queue in self.forecast.first_by_use
-        return -inf < self.forecast.highest < self.newcomer.priority
+
+def _with_doubts(
+    start: Start,
+    found: FoundStart | None,
+    outlook: QueueOutlook,
+    forecast: TreeForecast,
+    newcomer: Newcomer,
+) -> Start:
+    """Add to a start what is not known of it: run times ahead of it, or the order."""
+    # A Job that starts at once waits for nobody, so nothing about others can be wrong.
+    if start.seconds == 0.0:
+        return start
+    cells, priority = newcomer.demand.cells, newcomer.priority
+    namespace = newcomer.local_queue.partition("/")[0]
+    unseen = sum(
+        jobs.count
+        for jobs in forecast.unseen
+        if not cells.isdisjoint(jobs.cells)
+        and (jobs.priority is None or jobs.priority >= priority)
+        and namespace not in jobs.known_in
+    )
+    now = forecast.computed_at + forecast.elapsed(newcomer.now)
+    unseen += sum(
+        placement.is_unseen and not cells.isdisjoint(placement.usage)
+        for placement in newcomer.among
+        if placement.cluster_queue in forecast.queues
+        and (placement.start <= now or placement.priority >= priority)
+    )
+    unordered = outlook.unordered or _unplaced(found, newcomer)
+    is_next = _is_next(forecast, newcomer)
+    return replace(start, unseen=unseen, unordered=unordered, is_next=is_next)
+
+
+def _is_next(forecast: TreeForecast, newcomer: Newcomer) -> bool:
+    """Return whether all pending Workloads come after the newcomer."""
+    # Use comes before priority.
+    if newcomer.queue.usage_based:
+        return newcomer.local_queue in forecast.first_by_use
+    return -inf < forecast.highest < newcomer.priority
 
 
 def wait_for(
@@ -264,8 +244,10 @@ def wait_for(
     now: float,
 ) -> Start:
     """Return when a new Job would get this quota of one flavor, after all that are pending."""
-    newcomer = Newcomer(queue=setup.cluster_queues[cluster_queue], demand=demand_of(usage))
-    return start_of(forecast, newcomer, setup, now=now).start
+    newcomer = Newcomer(
+        queue=setup.cluster_queues[cluster_queue], demand=demand_of(usage), setup=setup, now=now
+    )
+    return start_of(forecast, newcomer).start
 
 
 def pending_start(outlook: QueueOutlook, seconds: float, spread: float, *, priority: int) -> Start:
@@ -355,20 +337,16 @@ class StartTimes:
         newcomer = Newcomer(
             queue=queue,
             demand=demand,
+            setup=self.setup,
+            now=now,
+            among=[placement for of_one in self.placed.values() for placement in of_one],
             priority=priority,
             local_queue=local_queue,
             needs=needs,
             elsewhere=held_elsewhere(self.held, forecast.tree.leaves) if needs else {},
             age=NEWEST if created is None else float(age_of(created)),
         )
-        return start_of(
-            forecast,
-            newcomer,
-            self.setup,
-            now=now,
-            among=[placement for of_one in self.placed.values() for placement in of_one],
-            run_seconds=run_seconds,
-        )
+        return start_of(forecast, newcomer, run_seconds=run_seconds)
 
     def add(self, arrival: Arrival, now: float) -> StartTimes:
         """Add an arrival that was decided at *now*, after all others.

@@ -64,20 +64,16 @@ class ForecastGivens:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TreeContents:
-    """A cohort tree without usage, what holds quota in it and what is pending."""
-
-    tree: UsageTree
-    running: Sequence[Running]
-    queued: Sequence[PlacedGroup]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedWorkloads:
+class TreeWorkloads:
     """The Workloads of a cohort tree as a Simulation takes them, with their expected run times."""
 
+    case: ForecastGivens
+    tree: UsageTree
+    """Without usage."""
     run_times: Durations
     running: Sequence[Running]
+    queued: Sequence[PlacedGroup]
+    """What is pending, in Kueue's order, as the caller has it."""
     pending: Mapping[int, tuple[PendingGroup, PendingGroup | None]]
     """By the id of a group what it adds to the simulation; None: it does not compete."""
     unseen: tuple[Unseen, ...]
@@ -90,23 +86,17 @@ class PreparedWorkloads:
 
 
 def prepare(
-    case: ForecastGivens, contents: TreeContents, before: PreparedWorkloads | None = None
-) -> PreparedWorkloads:
-    """Return the Workloads of a tree with their run times; *before*: what most of them are."""
-    demands = before.demands if before is not None else TreeDemands(case.setup)
-    asked = [
-        (name, group, demands.of(name, group.needs))
-        for name, group in contents.queued
-        if before is None or id(group) not in before.pending
-    ]
-    if before is not None and all(_is_known(before.run_times, *row) for row in asked):
-        pending = _pending(asked, case.now, before.run_times)
-        return replace(before, pending={**before.pending, **pending})
-    if before is not None:
-        return replace(prepare(case, contents), grain=before.grain)
+    case: ForecastGivens,
+    tree: UsageTree,
+    running: Sequence[Running],
+    queued: Sequence[PlacedGroup],
+) -> TreeWorkloads:
+    """Return the Workloads of a tree without usage, with their run times."""
+    demands = TreeDemands(case.setup)
+    asked = [(name, group, demands.of(name, group.needs)) for name, group in queued]
     run_times = Durations(case.run_time_of, UNKNOWN_SECONDS)
-    unseen = _learned(run_times, contents.running, asked)
-    for run in contents.running:
+    unseen = _learned(run_times, running, asked)
+    for run in running:
         run_times.observe(
             run.cluster_queue,
             run.job_class,
@@ -114,14 +104,31 @@ def prepare(
             elapsed=_elapsed(run, case.now),
             count=run.count,
         )
-    return PreparedWorkloads(
+    return TreeWorkloads(
+        case=case,
+        tree=tree,
         run_times=run_times,
-        running=tuple(_running(run, case.now, run_times) for run in contents.running),
+        running=tuple(_running(run, case.now, run_times) for run in running),
+        queued=queued,
         pending=_pending(asked, case.now, run_times),
         unseen=unseen,
         demands=demands,
-        grain=_grain(contents.queued),
+        grain=_grain(queued),
     )
+
+
+def with_others_pending(before: TreeWorkloads, queued: Sequence[PlacedGroup]) -> TreeWorkloads:
+    """Return the same with these pending, most of which were pending before, too."""
+    asked = [
+        (name, group, before.demands.of(name, group.needs))
+        for name, group in queued
+        if id(group) not in before.pending
+    ]
+    if all(_is_known(before.run_times, *row) for row in asked):
+        pending = _pending(asked, before.case.now, before.run_times)
+        return replace(before, queued=queued, pending={**before.pending, **pending})
+    anew = prepare(before.case, before.tree, before.running, queued)
+    return replace(anew, grain=before.grain)
 
 
 def _grain(queued: Sequence[PlacedGroup]) -> float:
@@ -180,34 +187,32 @@ def _learned(
 
 
 def filled(
-    case: ForecastGivens,
-    contents: TreeContents,
-    prepared: PreparedWorkloads,
+    workloads: TreeWorkloads,
     coming: Sequence[PendingGroup] = (),
     *,
     log: CycleLog | None = None,
 ) -> Simulation:
     """Return the simulation of a tree with all its Workloads, and with those that are *coming*."""
-    tree = contents.tree.copy()
+    case, tree = workloads.case, workloads.tree.copy()
     simulation = Simulation(
         tree,
         [case.setup.cluster_queues[name] for name in tree.leaves],
-        grain=prepared.grain,
+        grain=workloads.grain,
         kueue=case.setup.kueue,
         domains=domains_of(case, tree),
     )
-    simulation.shapes, simulation.log = prepared.shapes, log
+    simulation.shapes, simulation.log = workloads.shapes, log
     simulation.most_tries = MOST_TRIES
     if (use := use_of(case.setup, tree)) is not None:
         simulation.order_by_use(use)
-    for run in prepared.running:
+    for run in workloads.running:
         simulation.add_running(run)
-    for place, (_, group) in enumerate(contents.queued):
-        _, waiting = prepared.pending[id(group)]
+    for place, (_, group) in enumerate(workloads.queued):
+        _, waiting = workloads.pending[id(group)]
         if waiting is not None:
             simulation.add_waiting(waiting, age=age_of(group.created) + place)
-    newest = max((group.created for _, group in contents.queued), default=0)
-    first = age_of(newest) + len(contents.queued)
+    newest = max((group.created for _, group in workloads.queued), default=0)
+    first = age_of(newest) + len(workloads.queued)
     for place, later in enumerate(coming):
         simulation.add_waiting(later, age=first + place)
     return simulation
@@ -323,19 +328,15 @@ class ExpectedArrivals:
 
 
 def expected_groups(
-    expected: Sequence[ExpectedArrivals],
-    contents: TreeContents,
-    prepared: PreparedWorkloads,
-    *,
-    case: ForecastGivens,
-    horizon: float,
+    expected: Sequence[ExpectedArrivals], workloads: TreeWorkloads, *, horizon: float
 ) -> Iterator[PendingGroup]:
     """Yield the Workloads that are expected to come to a tree, by time, at even intervals."""
     rows = heapq.merge(
         *(
-            _row(arrivals, prepared, horizon)
+            _row(arrivals, workloads, horizon)
             for arrivals in expected
-            if arrivals.cluster_queue in contents.tree.leaves and _may_overtake(arrivals, case)
+            if arrivals.cluster_queue in workloads.tree.leaves
+            and _may_overtake(arrivals, workloads.case)
         ),
         key=attrgetter("at"),
     )
@@ -352,24 +353,24 @@ def _may_overtake(arrivals: ExpectedArrivals, case: ForecastGivens) -> bool:
 
 
 def _row(
-    arrivals: ExpectedArrivals, prepared: PreparedWorkloads, horizon: float
+    arrivals: ExpectedArrivals, workloads: TreeWorkloads, horizon: float
 ) -> Iterator[PendingGroup]:
     name, known = arrivals.cluster_queue, {}
     for number in range(int(min(horizon, arrivals.seconds) * arrivals.per_second)):
         kind = arrivals.kinds[number % len(arrivals.kinds)]
         if id(kind) not in known:
-            known[id(kind)] = _expected_group(name, arrivals.priority, kind, prepared)
+            known[id(kind)] = _expected_group(name, arrivals.priority, kind, workloads)
         group = known[id(kind)]
         if group is not None:
             yield replace(group, at=(number + 1) / arrivals.per_second)
 
 
 def _expected_group(
-    name: str, priority: int, kind: PendingGroup, prepared: PreparedWorkloads
+    name: str, priority: int, kind: PendingGroup, workloads: TreeWorkloads
 ) -> PendingGroup | None:
     """Return a Workload that is expected to come; None: how long it would run is not known."""
-    shape = prepared.demands.of(name, kind.needs) if kind.needs else kind.demand
-    run_times = prepared.run_times
+    shape = workloads.demands.of(name, kind.needs) if kind.needs else kind.demand
+    run_times = workloads.run_times
     if shape is None or not shape.is_possible:
         return None
     if not all(run_times.knows(name, kind.job_class, flavors) for flavors in shape.combinations):

@@ -99,6 +99,8 @@ class QueuedWorkloads:
 
     held: Mapping[str, Held] = field(default_factory=dict)
     """ClusterQueue to what it holds; pending are here only those that do not compete for quota."""
+    admitted: Mapping[str, Held] = field(default_factory=dict)
+    """ClusterQueue to that part of it which Kueue has admitted; in published snapshots empty."""
     competing: Mapping[str, tuple[Arrival, ...]] = field(default_factory=dict)
     """ClusterQueue to its pending Workloads that compete, by shape, in Kueue's order."""
     reserving: Mapping[str, tuple[QuotaHolder, ...]] = field(default_factory=dict)

@@ -26,7 +26,7 @@ from webhook.model import fields
 from webhook.model.faults import Attention
 from webhook.model.fields import FieldError, as_mapping
 from webhook.model.policy.fallback_policy import FallbackPolicy
-from webhook.state.feed import Counted, Feed
+from webhook.state.feed import Feed
 from webhook.state.forecaster import Forecaster, ForecastResult
 from webhook.state.live_occupancy import OccupancyOfSnapshots
 from webhook.state.pipe import Update
@@ -244,7 +244,7 @@ class ClusterWatch:
         return replace(update, forecasts_as_of=self._forecaster.as_of(now))
 
     @property
-    def counted(self) -> Counted | None:
+    def counted(self) -> Snapshot | None:
         """Return what the last snapshot was completed from; None: there was none yet."""
         return self._feed.counted
 
@@ -340,7 +340,7 @@ class ClusterWatches:
             watched_clusters=tuple(self._watches) if self._is_known else None,
         )
 
-    def counted(self) -> Mapping[str, Counted | None]:
+    def counted(self) -> Mapping[str, Snapshot | None]:
         """Return the state of each watched cluster; None: nothing is known yet."""
         return {name: watch.counted for name, watch in self._watches.items()}
 

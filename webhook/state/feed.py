@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from webhook.api.resources import RUN_TIMES, WEBHOOKS, WORKLOADS, ReadObject, Resource
@@ -16,19 +16,10 @@ from webhook.kueue.tree_forecast import TreeForecast
 from webhook.learn.run_records import ClassRecord
 from webhook.model.faults import Attention
 from webhook.state.pipe import Update, changes
-from webhook.state.queue_counts import Admitted, QueueContents
+from webhook.state.queue_counts import QueueContents
 from webhook.state.snapshot import Snapshot
 from webhook.state.state import State
 from webhook.state.workload import SeenWorkload, Workload
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counted:
-    """The last snapshot before it was completed, with what is admitted and the forecasts."""
-
-    snapshot: Snapshot
-    admitted: Mapping[str, Admitted]
-    forecasts: Mapping[str, TreeForecast]
 
 
 class Feed:
@@ -59,7 +50,7 @@ class Feed:
         self._relists: Counter[str] = Counter()
         self._errors: dict[str, str] = {}
         self._published: Snapshot | None = None
-        self._counted: Counted | None = None
+        self._counted: Snapshot | None = None
         self._forecasts: Mapping[str, TreeForecast] = {}
         self._not_reported: list[SeenWorkload] = []
         self._profiled: list[SeenWorkload] = []
@@ -73,8 +64,8 @@ class Feed:
         return self._published
 
     @property
-    def counted(self) -> Counted | None:
-        """Return what the last snapshot was completed from, for any thread.
+    def counted(self) -> Snapshot | None:
+        """Return what the last snapshot was completed from, with its forecasts, for any thread.
 
         None: there was none yet.
         """
@@ -192,9 +183,7 @@ class Feed:
         changed: dict[str, Any] = {}
         if self.synced:
             counted = self._state.snapshot(as_of, unix - (now - as_of))
-            self._counted = Counted(
-                snapshot=counted, admitted=self._state.admitted, forecasts=self._forecasts
-            )
+            self._counted = replace(counted, forecasts=self._forecasts)
             after = replace(self._complete(counted), forecasts=self._forecasts)
             changed = changes(self._published, after)
             self._published = after

@@ -16,7 +16,7 @@ from webhook.kueue import quota
 from webhook.kueue.flavor_plan import flavors_with_topology
 from webhook.kueue.topology_requests import ANNOTATIONS
 from webhook.kueue.tree_forecast import StartTimes
-from webhook.model.queues import Arrival, PodSetNeeds, in_order
+from webhook.model.queues import Arrival, Held, PodSetNeeds, in_order
 from webhook.state import counted_arrivals
 from webhook.state.counted_arrivals import occupancy_of
 from webhook.state.occupancy import beside
@@ -236,7 +236,8 @@ def _same_topology(before: Snapshot, after: Snapshot) -> bool:
 
 
 _NOBODY: Mapping[str, tuple[Arrival, ...]] = {}
-"""Always the same object, so that comparing by identity finds no change."""
+_NONE_ADMITTED: Mapping[str, Held] = {}
+"""Always the same objects, so that comparing by identity finds no change."""
 
 
 class OccupancyOfSnapshots:
@@ -248,4 +249,9 @@ class OccupancyOfSnapshots:
     def __call__(self, snapshot: Snapshot) -> Snapshot:
         """Return *snapshot* with ``competing`` counted into ``held`` as Kueue would decide."""
         self._live.adopt(snapshot)
-        return updated(snapshot, held=self._live.occupancy.holdings, competing=_NOBODY)
+        return updated(
+            snapshot,
+            held=self._live.occupancy.holdings,
+            admitted=_NONE_ADMITTED,
+            competing=_NOBODY,
+        )

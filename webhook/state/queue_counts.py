@@ -11,14 +11,14 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from webhook.api.resources import Key
 from webhook.kueue.requests import is_refused, min_count, on_node, per_pod
 from webhook.learn.dispatches import WaitingDispatches
 from webhook.model.faults import attempted
 from webhook.model.job import PodSet
-from webhook.model.quantity import Amounts, FlavorResource
+from webhook.model.quantity import FlavorResource
 from webhook.model.queues import (
     Arrival,
     Guest,
@@ -91,9 +91,8 @@ class QueueCounts:
 
     totals: HeldCounts = field(default_factory=HeldCounts)
     """Without those that compete, and without trials."""
-    admitted: int = 0
-    """Of the reserving."""
-    admitted_usage: Counter[FlavorResource] = field(default_factory=Counter)
+    admitted: HeldCounts = field(default_factory=HeldCounts)
+    """Of the reserving, in numbers and usage alone."""
     holding: dict[Key, Workload] = field(default_factory=dict)
     """Workloads with quota reserved."""
     preemptible: list[_Place] = field(default_factory=list)
@@ -184,9 +183,6 @@ class QueueCounts:
         first = self.preemptible[:MOST_HOLDERS]
         return tuple(_holder(self.holding[place[-1]]) for place in first)
 
-    def of_admitted(self) -> Admitted:
-        return Admitted(self.admitted, dict(self.admitted_usage))
-
     def _count(self, workload: Workload, step: int) -> None:
         totals = self.totals
         if workload.policy:
@@ -199,16 +195,7 @@ class QueueCounts:
         for pods in workload.placed:
             _bump(totals.placed, pods, step)
         if workload.admitted:
-            self.admitted += step
-            for cell, amount in workload.charge:
-                _bump(self.admitted_usage, cell, step * amount)
-
-
-class Admitted(NamedTuple):
-    """Of the Workloads with quota in a ClusterQueue the part that Kueue has admitted."""
-
-    workloads: int
-    usage: Amounts
+            self.admitted.count_reserving(workload.priority, workload.charge, step)
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 from webhook.api import resources as kinds
 from webhook.api.resources import Key, ReadObject
+from webhook.cost.cluster_prices import PriceCompiler, PriceSources
 from webhook.cost.congestion import by_queue
 from webhook.cost.flavor_devices import tells_device
 from webhook.kueue.preemption import candidates_in
@@ -46,8 +47,7 @@ from webhook.model.queues import (
 from webhook.model.reasons import Obstacle
 from webhook.model.topologies import Topology
 from webhook.state.kueue_config import are_devices_counted, read_kueue_config, under_gates
-from webhook.state.price_compiler import PriceCompiler, PriceSources
-from webhook.state.queue_counts import Admitted, Group, PendingArrivals, QueueContents
+from webhook.state.queue_counts import Group, PendingArrivals, QueueContents
 from webhook.state.readers import read_by_kind
 from webhook.state.snapshot import Snapshot, updated, value_of
 from webhook.state.workload import SeenWorkload, Workload
@@ -91,7 +91,6 @@ class State:
         self._currency = currency
         self._prices = PriceCompiler(currency)
         self._snapshot = Snapshot()
-        self._admitted: dict[str, Admitted] = {}
         self._problems: dict[tuple[str, Key], str] = {}
         self._new_problems: list[str] = []
 
@@ -207,14 +206,6 @@ class State:
         """Let the next snapshot be built from everything that is known."""
         self._changed |= self._known
         self._workloads.dirty.update(self._workloads.counts_of)
-
-    @property
-    def admitted(self) -> Mapping[str, Admitted]:
-        """What is admitted in each ClusterQueue, as of the last snapshot.
-
-        Never changed in place.
-        """
-        return self._admitted
 
     def learned(self, unix: float) -> Learned:
         """Return what the last snapshot knew of runs, with the refusals at *unix*."""
@@ -381,11 +372,13 @@ class State:
         )
         before = snapshot.workloads
         held, competing = dict(before.held), dict(before.competing)
-        reserving = dict(before.reserving)
-        self._admitted = dict(self._admitted)
+        reserving, admitted = dict(before.reserving), dict(before.admitted)
         self._recounted |= dirty
         for name in dirty:
             self._rebuild(name, snapshot, held, competing)
+            admitted.pop(name, None)
+            if (counts := self._workloads.counts_of.get(name)) and counts.admitted.reserving:
+                admitted[name] = counts.admitted.held()
             if holders := self._holders(name):
                 reserving[name] = holders
             else:
@@ -394,6 +387,7 @@ class State:
         return updated(
             snapshot,
             held=held,
+            admitted=before.admitted if admitted == before.admitted else admitted,
             competing=before.competing if competing == before.competing else competing,
             reserving=reserving if reserving or before.reserving else before.reserving,
         )
@@ -434,9 +428,7 @@ class State:
         if counts is None or counts.is_empty():
             self._workloads.counts_of.pop(name, None)
             held.pop(name, None)
-            self._admitted.pop(name, None)
             return
-        self._admitted[name] = counts.of_admitted()
         queue = snapshot.setup.cluster_queues.get(name)
         takes = queue is not None and queue.active and queue.stop_policy is StopPolicy.NONE
         first = counts.in_order(SHAPES_PER_QUEUE) if takes else ()
@@ -616,7 +608,7 @@ _BUILDERS: Mapping[str, tuple[tuple[str, _Builder], ...]] = {
     kinds.POLICIES: (("policies", _policies),),
     kinds.TEAM_POLICIES: (("policies", _policies),),
     kinds.ACCELERATOR_PROFILES: (("accelerator_profiles", _accelerator_profiles),),
-    # From Tariffs prices are compiled, with the time (``price_compiler``).
+    # From Tariffs prices are compiled, with the time (``cost.cluster_prices``).
     kinds.TARIFFS: (),
     kinds.DEVICE_CLASSES: (("kueue", _kueue),),
     kinds.KUEUE_CONFIG: (("kueue", _kueue),),
