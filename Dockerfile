@@ -1,4 +1,4 @@
-# The image of the webhook's server and of its controller; docs/image.md says how to build it.
+# The image of the webhook's server and of its controller; docs/install.md says how to build it.
 #
 # For a build that others can repeat, name the base by its digest:
 # --build-arg BASE=python:3.13-slim@sha256:<digest>

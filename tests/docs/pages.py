@@ -16,8 +16,6 @@ PAGES = (
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "docs/reference").glob("*.md")),
 )
-TRANSCRIPTS = {ROOT / "docs/walk.md"}
-"""Pages whose commands were run when they were written; a test of its own keeps them true."""
 ELSEWHERE = {"docs/quota-api.md": "tests/e2e/test_console.py"}
 """Pages whose commands need a kubelet, and who asks the same without one."""
 

@@ -1,6 +1,6 @@
 """Every command in the documentation is run: those here that need no cluster.
 
-The others are run by tests/e2e/test_docs.py, and docs/walk.md by tests/e2e/test_walk.py.
+The others are run by tests/e2e/test_docs.py.
 """
 
 import os
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs import pages
-from tests.docs.pages import PAGES, ROOT, TRANSCRIPTS, Command
+from tests.docs.pages import PAGES, ROOT, Command
 
 REQUESTS = """\
 gmt_create,predict_type,num_inference_steps,exec_time_seconds
@@ -21,7 +21,7 @@ gmt_create,predict_type,num_inference_steps,exec_time_seconds
 2026-01-01 00:00:04,TXT_2_IMG,50,40.0
 """
 ELSEWHERE = {ROOT / page for page in pages.ELSEWHERE}
-READ = [page for page in PAGES if page not in TRANSCRIPTS | ELSEWHERE]
+READ = [page for page in PAGES if page not in ELSEWHERE]
 COMMANDS = [command for page in READ for command in pages.commands(page)]
 HERE = [page for page in READ if any(one.place == "here" for one in pages.commands(page))]
 
@@ -92,10 +92,6 @@ def test_what_is_asked_elsewhere_is_asked_there(page):
 
     assert paths
     assert all(path in asked for path in paths)
-
-
-def test_a_transcript_is_a_page():
-    assert set(PAGES) >= TRANSCRIPTS
 
 
 @pytest.mark.parametrize(

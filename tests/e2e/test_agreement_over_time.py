@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from math import inf
+from math import inf, sqrt
 from pathlib import Path
 
 import pytest
@@ -112,6 +112,14 @@ def played(folder: Path, worlds: list[TimedWorld], *, is_fair: bool) -> list[Cou
     return done
 
 
+def at_least(share: float, of: int) -> float:
+    """Return how many must be near, if *share* is; of few, chance may take two deviations more.
+
+    A machine that is busy makes some late, and one that is late makes those behind it late.
+    """
+    return share * of - 2 * sqrt(of * share * (1 - share))
+
+
 def check_newcomers(found: list[Judgement]) -> None:
     """Check what was said of newcomers: when they start, and whether they preempt."""
     known = [item.newcomer for item in found if item.newcomer.forecast.is_known]
@@ -125,7 +133,7 @@ def check_newcomers(found: list[Judgement]) -> None:
     )
     assert len(close) >= 0.5 * len(known)
     if len(known) >= ENOUGH:
-        assert len(near) >= NEAR * len(known)
+        assert len(near) >= at_least(NEAR, len(known))
     assert [one for one in claims if not one.preempts] == []
 
 
@@ -142,4 +150,4 @@ def check_pending(found: list[Judgement]) -> None:
     )
     assert len(close) >= 0.5 * len(known)
     if len(known) >= ENOUGH:
-        assert len(near) >= NEAR * len(known)
+        assert len(near) >= at_least(NEAR, len(known))

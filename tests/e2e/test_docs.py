@@ -10,7 +10,7 @@ import pytest
 from hack.install import ROOT
 from hack.terminal import Terminal
 from tests.docs import pages
-from tests.docs.pages import PAGES, TRANSCRIPTS
+from tests.docs.pages import PAGES
 from tests.e2e.release import Release
 
 BUSY = (
@@ -22,7 +22,7 @@ BUSY = (
 )
 """The policy of the examples in force, and a light Job that would leave the GPU queue."""
 FIRST = [ROOT / "docs/get-started.md", ROOT / "README.md"]
-OTHERS = {*FIRST, *TRANSCRIPTS, *(ROOT / page for page in pages.ELSEWHERE)}
+OTHERS = {*FIRST, *(ROOT / page for page in pages.ELSEWHERE)}
 READ = [*FIRST, *(page for page in PAGES if page not in OTHERS)]
 
 
