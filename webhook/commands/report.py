@@ -12,12 +12,16 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import click
 
 from webhook.commands import terminal
-from webhook.commands.connect import Duration, Scope, forbidden_once
-from webhook.commands.kubectl_flags import (
+from webhook.commands.kubectl import (
+    Duration,
+    Scope,
     all_namespaces_option,
+    connected,
+    forbidden_once,
     namespace_option,
     output_option,
     read_query,
+    release_namespace_of,
     release_namespace_option,
     scope_options,
     selector_option,
@@ -325,19 +329,14 @@ def _missing(asked: ReportOptions, past: ClusterHistory) -> str:
 
 def _history(asked: ReportOptions) -> ClusterHistory:
     from webhook.commands import history
-    from webhook.commands.connect import connected
 
-    if asked.snapshot is not None:
-        return history.from_file(asked.snapshot)
-    from webhook.commands.connect import release_namespace_of
-
-    with connected(asked.scope.access) as client:
-        theirs = asked.scope.here
-        ours = release_namespace_of(client, asked.release_namespace)
-        since = time.time() - (asked.days * _DAY if asked.slices else asked.since)
-        past = history.from_cluster(client, own_namespace=ours, namespace=theirs, since=since)
-    for why in forbidden_once(past.unread):
-        terminal.say(why, err=True)
+    since = time.time() - (asked.days * _DAY if asked.slices else asked.since)
+    past = history.past_of(
+        asked.scope, asked.snapshot, since=since, release_namespace=asked.release_namespace
+    )
+    if asked.snapshot is None:
+        for why in forbidden_once(past.unread):
+            terminal.say(why, err=True)
     return past
 
 
@@ -356,7 +355,6 @@ def _replayed(past: ClusterHistory, given: Sequence[str], since: float, until: f
 def _show_slices(asked: ReportOptions) -> None:
     """Show how devices are better cut, by the Jobs of all journals that are given."""
     from webhook.commands import history, report_slices
-    from webhook.commands.connect import connected
     from webhook.hindsight import coverage
     from webhook.hindsight.slice_advice import SliceAdvice, slice_advice
 
@@ -431,7 +429,6 @@ def _show_run_times(learned: Learned, output: str) -> None:
 
 
 def _learned(asked: ReportOptions) -> Learned:
-    from webhook.commands.connect import connected, release_namespace_of
     from webhook.state.snapshot_file import fetch_learned, read_learned
 
     if asked.snapshot is not None:
