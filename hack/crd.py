@@ -290,7 +290,7 @@ def _structural(node: Mapping[str, Any], models: Mapping[str, Any], rules: _Rule
 
 def _validation(rule: Rule) -> Schema:
     """Write a rule as an item of ``x-kubernetes-validations``."""
-    item = {"rule": rule.cel, "message": rule.message}
+    item = {"rule": rule.fact.cel, "message": rule.message}
     if rule.offender_cel:
         item["messageExpression"] = f"{quoted(rule.message + ': ')} + {rule.offender_cel}"
     if rule.field:

@@ -50,7 +50,7 @@ class Structural(Strict):
     def _keep_rules(self, info: ValidationInfo) -> Self:
         """Keep the rules that the reader gives as the context, or else those of ``RULES``."""
         rules = (info.context or RULES).get(type(self).__name__, ())
-        broken = [rule for rule in rules if not rule.holds(self)]
+        broken = [rule for rule in rules if not rule.fact.holds(self)]
         if broken:
             raise _mistakes((tuple(rule.field.split(".")[1:]), rule.text(self)) for rule in broken)
         return self
