@@ -404,10 +404,8 @@ def _uncovered(*, covered: int, of: int) -> Sequence[str]:
     if covered >= of or of <= hours_kept(1):
         return ()
     days = min(LONGEST_DAYS, ceil(of / _DAY_HOURS))
-    return (
-        "",
-        f"The journal covers {covered} of {of} hours; to keep more, set journal_days: {days}.",
-    )
+    told = f"The journal covers {covered} of {of} hours"
+    return "", f"{told}; to keep more, set journal_days: {days}."
 
 
 def _slice_options(past: ClusterHistory, since: float, until: float) -> SliceOptions | None:
@@ -434,8 +432,8 @@ def _show_gains(
         if options is not None:
             suggestion = slice_options.as_text(options)
             terminal.tell("", suggestion, output=output)
-        if more := _uncovered(**hours):
-            terminal.tell(*more, output=output)
+        if below := _uncovered(**hours):
+            terminal.tell(*below, output=output)
     else:
         suggested = slice_options.as_json(options) if options is not None else None
         more = {"sliceOptions": suggested, "journalHours": hours}
