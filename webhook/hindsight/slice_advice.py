@@ -33,7 +33,7 @@ from webhook.hindsight.journal import JournalEntry
 from webhook.hindsight.look_back import submitted_manifest
 from webhook.jobs import reduced
 from webhook.kueue import quota
-from webhook.kueue.flavor_plan import Demand, FlavorChoice
+from webhook.kueue.flavor_plan import Demand, Flavor
 from webhook.kueue.queue_lines import PendingGroup
 from webhook.kueue.requests import declared
 from webhook.kueue.simulation import Simulation
@@ -328,7 +328,7 @@ def simulated(device: Device, cuts: Iterable[Geometry], ordered: Sequence[Device
         enough = [name for name in names if memory[name] >= need]
         if all(units[name] < devices for name in enough):
             return {0: inf}
-        choices = (FlavorChoice(flavor=n, usage=(((n, _UNITS), devices),)) for n in enough)
+        choices = (Flavor(usage=(((n, _UNITS), devices),)) for n in enough)
         simulation.add_waiting(
             PendingGroup(
                 cluster_queue=_POOL,

@@ -430,14 +430,6 @@ def class_name(job_class: JobClass, policy: str, option: str, said: int = 0) -> 
     return _BETWEEN.join((job_class.key, job_class.coarse, policy, option, str(said)))
 
 
-class _Believers(NamedTuple):
-    """Whose Jobs count on what is said of a home's runs."""
-
-    namespaces: frozenset[str]
-    are_alone: bool
-    """No other namespace's Jobs can wait where theirs do."""
-
-
 class LentRunTimes:
     """Expected run times of Workloads, by the class, policy, option and word that their marks name.
 
@@ -452,7 +444,7 @@ class LentRunTimes:
         self._policies = {policy.name: policy for policy in snapshot.fallback.policies}
         self._first: dict[str, tuple[str, ...]] = {}
         self._known: dict[tuple[str, str], RunTime | None] = {}
-        self._believing: dict[str, _Believers] = {}
+        self._believing: dict[str, frozenset[str] | None] = {}
         """By home."""
 
     def __call__(self, job_class: str, flavors: str) -> RunTime | None:
@@ -495,17 +487,21 @@ class LentRunTimes:
         if home not in self._believing:
             self._believing[home] = self._believers(home)
         believers = self._believing[home]
-        if believers.are_alone:
+        if believers is None:
             return of_home
         return of_all or RunTime(
             seconds=of_home.seconds,
             low=of_home.low,
             high=of_home.high,
             basis=of_home.basis,
-            known_in=believers.namespaces,
+            known_in=believers,
         )
 
-    def _believers(self, home: str) -> _Believers:
+    def _believers(self, home: str) -> frozenset[str] | None:
+        """Return the namespaces whose Jobs count on what is said of a home's runs.
+
+        None: no other namespace's Jobs can wait where theirs do.
+        """
         local_queues, policy = (
             self._snapshot.setup.local_queues,
             self._policies.get(sharing_policy(home)),
@@ -521,7 +517,7 @@ class LentRunTimes:
         )
         theirs = [others for others in self._may_wait if not namespaces.isdisjoint(others)]
         are_alone = bool(theirs) and all(others <= namespaces for others in theirs)
-        return _Believers(namespaces, are_alone)
+        return None if are_alone else namespaces
 
     @cached_property
     def _may_wait(self) -> Sequence[set[str]]:
