@@ -15,8 +15,7 @@ from urllib.parse import quote
 
 import click
 
-from webhook.api.cluster_access import ClusterAccess
-from webhook.api.kubernetes_api import Forbidden
+from webhook.api.kubernetes_api import ClusterAccess, Forbidden
 from webhook.api.watch import list_pages
 from webhook.commands import terminal
 from webhook.jobs import JOB, KINDS, JobKind

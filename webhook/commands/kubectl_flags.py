@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import click
 
-from webhook.api.cluster_access import ClusterAccess
+from webhook.api.kubernetes_api import ClusterAccess
 from webhook.commands.connect import Scope
 from webhook.model.fields import FieldError
 from webhook.model.pods import Expression, Operator, Selector
