@@ -158,8 +158,9 @@ def as_text(found: SliceOptions) -> str:
     share = found.eligible / found.hours
     noun = "class needs" if found.classes == 1 else "classes need"
     enough = f"at most {_gibibytes(largest)} of {_gibibytes(found.device.memory or 0)} GiB."
+    jobs = f"the device-hours of Jobs of one {found.device.name}"
     lines = [
-        f"{found.classes} {noun} ({share:.0%} of the device-hours of Jobs of one {found.device.name})",
+        f"{found.classes} {noun} ({share:.0%} of {jobs})",
         f"{enough} In slices they would take {found.saved:.1f} device-hours less;",
         "as options of a policy, after its first:",
         "",
