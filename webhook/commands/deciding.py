@@ -12,7 +12,7 @@ from webhook.admission import patch
 from webhook.api import resources as kinds
 from webhook.api.kubernetes_api import ClusterError
 from webhook.api.resources import ReadObject
-from webhook.commands.connect import release_namespace_of
+from webhook.commands.kubectl import release_namespace_of
 from webhook.commands.manifest import CRON_JOB, read_policies
 from webhook.decide import match
 from webhook.flow import create

@@ -19,27 +19,25 @@ from webhook.commands import (
     job_diff,
     terminal,
 )
-from webhook.commands.connect import (
+from webhook.commands.decision_table import state_of, table
+from webhook.commands.kubectl import (
     Scope,
+    all_namespaces_option,
     connected,
     cron_job_named,
     cron_job_path,
+    filename_option,
     listed,
     missing_job,
     named,
-    references,
-    similar,
-    type_named,
-)
-from webhook.commands.decision_table import state_of, table
-from webhook.commands.kubectl_flags import (
-    all_namespaces_option,
-    filename_option,
     namespace_option,
     output_option,
     recursive_option,
+    references,
     scope_options,
     selector_option,
+    similar,
+    type_named,
 )
 from webhook.commands.queue import sentences, told_start
 from webhook.commands.terminal import Line

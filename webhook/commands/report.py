@@ -13,12 +13,16 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import click
 
 from webhook.commands import terminal
-from webhook.commands.connect import Duration, Scope, forbidden_once
-from webhook.commands.kubectl_flags import (
+from webhook.commands.kubectl import (
+    Duration,
+    Scope,
     all_namespaces_option,
+    connected,
+    forbidden_once,
     namespace_option,
     output_option,
     read_query,
+    release_namespace_of,
     release_namespace_option,
     scope_options,
     selector_option,
@@ -326,19 +330,14 @@ def _missing(asked: ReportOptions, past: ClusterHistory) -> str:
 
 def _history(asked: ReportOptions) -> ClusterHistory:
     from webhook.commands import history
-    from webhook.commands.connect import connected
 
-    if asked.snapshot is not None:
-        return history.from_file(asked.snapshot)
-    from webhook.commands.connect import release_namespace_of
-
-    with connected(asked.scope.access) as client:
-        theirs = asked.scope.here
-        ours = release_namespace_of(client, asked.release_namespace)
-        since = time.time() - (asked.days * _DAY if asked.slices else asked.since)
-        past = history.from_cluster(client, own_namespace=ours, namespace=theirs, since=since)
-    for why in forbidden_once(past.unread):
-        terminal.say(why, err=True)
+    since = time.time() - (asked.days * _DAY if asked.slices else asked.since)
+    past = history.past_of(
+        asked.scope, asked.snapshot, since=since, release_namespace=asked.release_namespace
+    )
+    if asked.snapshot is None:
+        for why in forbidden_once(past.unread):
+            terminal.say(why, err=True)
     return past
 
 
@@ -357,7 +356,6 @@ def _replayed(past: ClusterHistory, given: Sequence[str], since: float, until: f
 def _show_slices(asked: ReportOptions) -> None:
     """Show how devices are better cut, by the Jobs of all journals that are given."""
     from webhook.commands import history, report_slices
-    from webhook.commands.connect import connected
     from webhook.hindsight.slice_advice import slice_advice
 
     past = _history(asked)
@@ -406,10 +404,8 @@ def _uncovered(*, covered: int, of: int) -> Sequence[str]:
     if covered >= of or of <= hours_kept(1):
         return ()
     days = min(LONGEST_DAYS, ceil(of / _DAY_HOURS))
-    return (
-        "",
-        f"The journal covers {covered} of {of} hours; to keep more, set journal_days: {days}.",
-    )
+    told = f"The journal covers {covered} of {of} hours"
+    return "", f"{told}; to keep more, set journal_days: {days}."
 
 
 def _slice_options(past: ClusterHistory, since: float, until: float) -> SliceOptions | None:
@@ -436,8 +432,8 @@ def _show_gains(
         if options is not None:
             suggestion = slice_options.as_text(options)
             terminal.tell("", suggestion, output=output)
-        if more := _uncovered(**hours):
-            terminal.tell(*more, output=output)
+        if below := _uncovered(**hours):
+            terminal.tell(*below, output=output)
     else:
         suggested = slice_options.as_json(options) if options is not None else None
         more = {"sliceOptions": suggested, "journalHours": hours}
@@ -454,7 +450,6 @@ def _show_run_times(learned: Learned, output: str) -> None:
 
 
 def _learned(asked: ReportOptions) -> Learned:
-    from webhook.commands.connect import connected, release_namespace_of
     from webhook.state.snapshot_file import fetch_learned, read_learned
 
     if asked.snapshot is not None:

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from webhook.commands import history, manifest, terminal
-from webhook.commands.kubectl_flags import output_option
+from webhook.commands.kubectl import output_option
 from webhook.hindsight.decision_lines import read_decision_lines
 from webhook.model.fields import FieldError
 from webhook.model.policy.fallback_policy import FallbackPolicy, seconds

@@ -155,12 +155,11 @@ def as_json(found: SliceOptions) -> dict[str, Any]:
 
 def as_text(found: SliceOptions) -> str:
     largest = max(part.memory for part in found.by_slice)
-    share = found.eligible / found.hours
+    model, share = found.device.name, found.eligible / found.hours
     noun = "class needs" if found.classes == 1 else "classes need"
     enough = f"at most {_gibibytes(largest)} of {_gibibytes(found.device.memory or 0)} GiB."
-    jobs = f"the device-hours of Jobs of one {found.device.name}"
     lines = [
-        f"{found.classes} {noun} ({share:.0%} of {jobs})",
+        f"{found.classes} {noun} ({share:.0%} of the device-hours of Jobs of one {model})",
         f"{enough} In slices they would take {found.saved:.1f} device-hours less;",
         "as options of a policy, after its first:",
         "",
