@@ -37,11 +37,10 @@ from webhook.model.decision import (
 from webhook.model.edits import Absent, Path
 from webhook.model.fields import FieldError, Json
 from webhook.model.holds import Hold, gated
-from webhook.model.job import Job
+from webhook.model.job import Job, Requester
 from webhook.model.marks import MARKS
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
 from webhook.model.reasons import LeftAlone, Obstacle, Reason, Skip
-from webhook.model.requester import Requester
 from webhook.model.signatures import unsigned_id
 from webhook.model.words import clip, rfc3339, span
 from webhook.state.counted_arrivals import occupancy_of
