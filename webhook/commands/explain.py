@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from webhook.commands.deciding import DecidingView
     from webhook.commands.manifest import ManifestObject
     from webhook.model.decision import CreateOutcome
-    from webhook.model.requester import Requester
+    from webhook.model.job import Requester
 
 
 _NOTHING = "It carries no decision: no policy matched, or the policy only observed."
@@ -223,7 +223,7 @@ class _ExplainOptions:
     @property
     def requester(self) -> Requester | None:
         """Return the user who counts as the Job's creator; None: the user of this command."""
-        from webhook.model.requester import Requester
+        from webhook.model.job import Requester
 
         access = self.scope.access
         return Requester(name=access.user, groups=frozenset(access.groups)) if access.user else None

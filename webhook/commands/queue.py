@@ -35,8 +35,8 @@ from webhook.commands.kubectl import (
     with_type,
 )
 from webhook.jobs import JOB, JobKind
-from webhook.model.expected_start import ExpectedStart, read_expected_start
 from webhook.model.fields import FieldError
+from webhook.model.forecasts import ExpectedStart, read_expected_start
 from webhook.model.job import QUEUE_LABEL, reference_of
 from webhook.model.words import span
 
