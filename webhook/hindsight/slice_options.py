@@ -11,7 +11,7 @@ import yaml
 
 from webhook.adapt import accelerators
 from webhook.cost.device_shares import fraction
-from webhook.cost.slice_geometry import USABLE, is_balanced
+from webhook.cost.slice_geometry import smaller_slices
 from webhook.hindsight.journal import JournalEntry
 from webhook.model.costs.device_table import slice_by_name
 from webhook.model.costs.devices import Device, DeviceSlice, DeviceUse
@@ -111,8 +111,7 @@ def _on(
 
 def _smallest(device: Device, need: int, queues: Mapping[str, str]) -> DeviceSlice | None:
     """Return the smallest slice that is enough, of those that there are queues for if any is."""
-    enough = [part for part in device.slices if need <= USABLE * part.memory]
-    smaller = [part for part in enough if part.compute < part.of and is_balanced(part, device)]
+    smaller = [*smaller_slices(device, need)]
     served = [part for part in smaller if part.resource in queues]
     return min(served or smaller, key=lambda part: (part.memory, part.compute), default=None)
 
