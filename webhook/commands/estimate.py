@@ -13,8 +13,6 @@ from webhook.commands import terminal
 from webhook.commands.connect import (
     Duration,
     Scope,
-    connected,
-    release_namespace_of,
 )
 from webhook.commands.kubectl_flags import namespace_option, output_option, scope_options
 from webhook.model.fields import FieldError
@@ -62,27 +60,15 @@ def command(
       kubectl fallback estimate --policy policy.yaml --since 7d
       kubectl fallback estimate --snapshot week.json -o json
     """
+    from webhook.commands import history
+
     try:
-        past = _history(snapshot, since, scope)
+        past = history.read_history(snapshot, scope, since=time.time() - since)
         until = past.until if snapshot is not None else time.time()
         _show(past, policies, since=until - since, until=until, output=output)
     except FieldError as error:
         terminal.say(str(error), err=True)
         sys.exit(2)
-
-
-def _history(snapshot: str | None, since: float, scope: Scope) -> ClusterHistory:
-    from webhook.commands import history
-
-    if snapshot is not None:
-        return history.from_file(snapshot)
-    with connected(scope.access) as client:
-        return history.from_cluster(
-            client,
-            own_namespace=release_namespace_of(client, None),
-            namespace=scope.here,
-            since=time.time() - since,
-        )
 
 
 def _show(

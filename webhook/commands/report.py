@@ -326,19 +326,14 @@ def _missing(asked: ReportOptions, past: ClusterHistory) -> str:
 
 def _history(asked: ReportOptions) -> ClusterHistory:
     from webhook.commands import history
-    from webhook.commands.connect import connected
 
-    if asked.snapshot is not None:
-        return history.from_file(asked.snapshot)
-    from webhook.commands.connect import release_namespace_of
-
-    with connected(asked.scope.access) as client:
-        theirs = asked.scope.here
-        ours = release_namespace_of(client, asked.release_namespace)
-        since = time.time() - (asked.days * _DAY if asked.slices else asked.since)
-        past = history.from_cluster(client, own_namespace=ours, namespace=theirs, since=since)
-    for why in forbidden_once(past.unread):
-        terminal.say(why, err=True)
+    since = time.time() - (asked.days * _DAY if asked.slices else asked.since)
+    past = history.read_history(
+        asked.snapshot, asked.scope, since=since, release_namespace=asked.release_namespace
+    )
+    if asked.snapshot is None:
+        for why in forbidden_once(past.unread):
+            terminal.say(why, err=True)
     return past
 
 

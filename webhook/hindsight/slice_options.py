@@ -66,11 +66,8 @@ def most_saving(
             hours[devices[flavor].name][entry.job_class] += seconds / _HOUR
     by_name = {device.name: device for device in devices.values()}
     found = (_on(by_name[name], of_class, uses, snapshot) for name, of_class in hours.items())
-    return max((each for each in found if each.saved > 0), key=_saved, default=None)
-
-
-def _saved(found: SliceOptions) -> tuple[float, str]:
-    return found.saved, found.device.name
+    saving = (each for each in found if each.saved > 0)
+    return max(saving, key=lambda each: (each.saved, each.device.name), default=None)
 
 
 def _flavors_of_one_device(entry: JournalEntry, devices: Mapping[str, Device]) -> Sequence[str]:
