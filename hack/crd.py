@@ -27,19 +27,22 @@ from webhook.model.costs.tariff import TARIFF_KIND, TariffSpec, TariffStatus
 from webhook.model.policy.fallback_policy import (
     GROUP,
     KIND,
+    TEAM_FIELDS,
     TEAM_KIND,
     VERSION,
+    Fields,
     PolicyStatus,
 )
 from webhook.model.policy.field_types import Structural
-from webhook.model.policy.rules import RULES, Rule, quoted
-from webhook.model.policy.spec import Spec, TeamSpec
+from webhook.model.policy.rules import RULES, TEAM_RULES, Rule, quoted
+from webhook.model.policy.spec import Spec
 
 Schema: TypeAlias = dict[str, Any]
 
 FOLDER: Final = Path(__file__).resolve().parent.parent / "helm" / "files"
 _HEADER = "# Generated from webhook/model by `python -m hack.crd`; change it there.\n"
 _Column: TypeAlias = Mapping[str, Any]
+_Rules: TypeAlias = Mapping[str, tuple[Rule, ...]]
 
 
 def _ready(part: str, **rest: Any) -> _Column:
@@ -60,8 +63,12 @@ class Definition:
     spec: type[Structural]
     status: type[Structural]
     columns: tuple[_Column, ...]
+    rules: _Rules
+    """Model to the rules on it."""
     whole: str = ""
     """The name of the model of the whole object, where rules are on it."""
+    fields: Fields | None = None
+    """The fields that it has of its spec's model; None: all."""
     scope: str = "Cluster"
 
     @property
@@ -75,6 +82,7 @@ POLICIES: Final = Definition(
     short="fbp",
     description="Which other queues Jobs may run in, and when.",
     spec=Spec,
+    rules=RULES,
     status=PolicyStatus,
     whole="PolicyObject",
     columns=(
@@ -89,8 +97,9 @@ TEAM_POLICIES: Final = replace(
     short="tfbp",
     description="Where Jobs of one namespace may run that no FallbackPolicy matches, and when; "
     "only where the chart's teamPolicies.enabled is true.",
-    spec=TeamSpec,
     whole="TeamPolicyObject",
+    rules=TEAM_RULES,
+    fields=TEAM_FIELDS,
     scope="Namespaced",
 )
 PROFILES: Final = Definition(
@@ -99,6 +108,7 @@ PROFILES: Final = Definition(
     short="fbap",
     description="Memory, speed and power of one kind of device, and which ResourceFlavors have it.",
     spec=AcceleratorProfileSpec,
+    rules=RULES,
     status=AcceleratorProfileStatus,
     columns=(
         {"name": "Like", "type": "string", "jsonPath": ".spec.like"},
@@ -111,6 +121,7 @@ TARIFFS: Final = Definition(
     short="fbt",
     description="What an hour of each resource costs, in money, electricity and carbon.",
     spec=TariffSpec,
+    rules=RULES,
     status=TariffStatus,
     columns=(
         {"name": "Zone", "type": "string", "jsonPath": ".spec.timeZone"},
@@ -147,12 +158,14 @@ def schema(definition: Definition = POLICIES) -> Schema:
             "apiVersion": {"type": "string"},
             "kind": {"type": "string"},
             "metadata": {"type": "object"},
-            "spec": _schema_of(definition.spec),
-            "status": _schema_of(definition.status),
+            "spec": _within(_schema_of(definition.spec, definition.rules), definition.fields),
+            "status": _schema_of(definition.status, definition.rules),
         },
     }
     if definition.whole:
-        found["x-kubernetes-validations"] = list(map(_validation, RULES[definition.whole]))
+        found["x-kubernetes-validations"] = list(
+            map(_validation, definition.rules[definition.whole])
+        )
     return found
 
 
@@ -228,14 +241,30 @@ def _texts_in(model: type) -> Iterator[tuple[str, str]]:
                 yield name, " ".join(text.split())
 
 
-def _schema_of(model: type[Structural]) -> Schema:
+def _schema_of(model: type[Structural], rules: _Rules) -> Schema:
     _describe_fields()
     generated = model.model_json_schema(by_alias=True)
-    return _structural(generated, generated.get("$defs", {}), model.__name__)
+    models = generated.get("$defs", {}) | {model.__name__: generated}
+    return _structural({"$ref": model.__name__}, models, rules)
 
 
-def _structural(node: Mapping[str, Any], models: Mapping[str, Any], model: str = "") -> Schema:
+def _within(schema: Schema, fields: Fields | None) -> Schema:
+    """Leave out all fields but those given."""
+    if fields is None:
+        return schema
+    if "items" in schema:
+        return {**schema, "items": _within(schema["items"], fields)}
+    properties = {
+        name: _within(below, fields[name])
+        for name, below in schema["properties"].items()
+        if name in fields
+    }
+    return {**schema, "properties": properties}
+
+
+def _structural(node: Mapping[str, Any], models: Mapping[str, Any], rules: _Rules) -> Schema:
     """Turn pydantic's JSON Schema into a structural one: no references, no unions, no titles."""
+    model = ""
     node = _without_null(node)
     if "$ref" in node:
         model = node["$ref"].rsplit("/", 1)[-1]
@@ -244,22 +273,24 @@ def _structural(node: Mapping[str, Any], models: Mapping[str, Any], model: str =
         return _int_or_string(node)
     found = _values(node)
     if "items" in node:
-        found["items"] = _structural(node["items"], models)
+        found["items"] = _structural(node["items"], models, rules)
     if isinstance(node.get("additionalProperties"), dict):
-        found["additionalProperties"] = _structural(node["additionalProperties"], models)
+        found["additionalProperties"] = _structural(node["additionalProperties"], models, rules)
     if "properties" in node:
         properties = node["properties"].items()
-        found["properties"] = {name: _structural(value, models) for name, value in properties}
+        found["properties"] = {
+            name: _structural(value, models, rules) for name, value in properties
+        }
     if node.get("default") == {}:
         found["default"] = _defaults(found)
-    if model in RULES:
-        found["x-kubernetes-validations"] = [_validation(rule) for rule in RULES[model]]
+    if model in rules:
+        found["x-kubernetes-validations"] = [_validation(rule) for rule in rules[model]]
     return found
 
 
 def _validation(rule: Rule) -> Schema:
     """Write a rule as an item of ``x-kubernetes-validations``."""
-    item = {"rule": rule.cel, "message": rule.message}
+    item = {"rule": rule.fact.cel, "message": rule.message}
     if rule.offender_cel:
         item["messageExpression"] = f"{quoted(rule.message + ': ')} + {rule.offender_cel}"
     if rule.field:

@@ -80,14 +80,14 @@ def play_on(installation: Installation, pace: Pace, *, picture: Path) -> None:
         _type(plane, f"report -n {objects.namespace_of(MOVES)} --since {since}")
         _undo(plane)
 
-    outcome = play(
+    rounds = play(
         Site(plane, stagger_seconds=pace.stagger_seconds),
         BURST,
         rounds=1,
         time_scale=pace.faster,
         audience=Audience(say=lambda _: None, show=View(TITLES).show, look=look),
     )
-    (played,) = outcome.rounds[SCENARIO]
+    (played,) = rounds[SCENARIO]
     _draw(played, picture, pace.faster)
     print(f"\nThe same as a picture, warm where Jobs were moved: {picture}")
 

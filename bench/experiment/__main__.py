@@ -1,7 +1,7 @@
 """Run the published experiment on a control plane of its own, every strategy side by side.
 
 usage: python -m bench.experiment [--rounds 5] [--time-scale 1] [--arms KEY,KEY] [--quick]
-                                 [--set paper|wrong|guests|moves|report|adopt|cost|gang|every]
+                                 [--set paper|wrong|moves|report|every]
                                  [--clusters 2] [--folder FOLDER] [-o json]
 
 Each arm has a namespace, queues and a policy of its own, so that all meet the same machine at the
@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bench import report
-from bench.experiment import bills, figures, play, remote, reports
+from bench.experiment import figures, play, remote, reports
 from bench.experiment.arms import COMPARISONS, Comparison
 from bench.experiment.course import Course, as_result
 from bench.experiment.figures import Figures
@@ -49,7 +49,7 @@ def main() -> None:
                 agreements.append(reports.agreement(plane, played, since_seconds=ago))
                 began = time.time()
 
-        outcome = play.play(
+        rounds = play.play(
             play.Site(plane, worker),
             comparison,
             rounds=given.rounds,
@@ -57,7 +57,7 @@ def main() -> None:
             audience=play.Audience(say=say, look=look),
         )
     agree = _tell_agreements(agreements)
-    sys.exit(0 if _tell(outcome, comparison, given) and agree else 1)
+    sys.exit(0 if _tell(rounds, comparison, given) and agree else 1)
 
 
 @contextlib.contextmanager
@@ -65,7 +65,7 @@ def _installed(
     clusters: int, comparison: Comparison
 ) -> Iterator[tuple[Installation, Plane | None]]:
     if clusters == 1:
-        with installed(chart_values=["tariffs.series={price-slots}"]) as installation:
+        with installed() as installation:
             yield installation, None
     else:
         with remote.installed(comparison.arms) as found:
@@ -118,46 +118,36 @@ def _tell_agreements(agreements: Sequence[Agreement]) -> bool:
     return all(target.is_met for target in wanted)
 
 
-def _tell(outcome: play.Outcome, comparison: Comparison, given: argparse.Namespace) -> bool:
+def _tell(played_rounds: play.Rounds, comparison: Comparison, given: argparse.Namespace) -> bool:
     """Print the figures, write the files, and tell whether every target is met."""
     measured = {
         scenario: {
             arm.key: [figures.figures(played[arm.key]) for played in rounds]
             for arm in comparison.arms
         }
-        for scenario, rounds in outcome.rounds.items()
+        for scenario, rounds in played_rounds.items()
     }
     simulated = play.simulated(comparison, measured, time_scale=given.time_scale)
-    paid = play.billed(comparison, outcome, measured)
     found = {
         "machine": report.machine(),
         "timeScale": given.time_scale,
         "rounds": {name: figures.as_json(rounds) for name, rounds in measured.items()},
         "simulated": simulated,
-        "paid": {
-            name: [[dataclasses.asdict(bill) for bill in bills_of] for bills_of in rounds]
-            for name, rounds in paid.items()
-        },
     }
     wanted = [
         target
         for name, rounds in measured.items()
-        for target in (
-            *figures.targets(name, rounds, simulated[name], clusters=given.clusters),
-            *bills.targets(paid[name]),
-        )
+        for target in figures.targets(name, rounds, simulated[name], clusters=given.clusters)
     ]
     if given.output == "json":
         print(json.dumps(found, indent=1))
     else:
         print("\n".join(_text(measured, simulated, comparison, given.time_scale)))
-        for of_scenario in filter(None, paid.values()):
-            print("\n".join(["", *bills.lines(comparison.arms, of_scenario)]))
         print("\n".join(["", *(target.line() for target in wanted)]))
     if given.folder:
         given.folder.mkdir(parents=True, exist_ok=True)
         (given.folder / "experiment.json").write_text(json.dumps(found, indent=1))
-        _draw(outcome, measured, simulated, comparison, given.folder)
+        _draw(played_rounds, measured, simulated, comparison, given.folder)
     return all(target.is_met for target in wanted)
 
 
@@ -186,7 +176,7 @@ def _overhead(rounds: dict[str, list[Figures]]) -> str:
 
 
 def _draw(
-    outcome: play.Outcome,
+    played_rounds: play.Rounds,
     measured: dict[str, dict[str, list[Figures]]],
     simulated: dict[str, dict[str, float]],
     comparison: Comparison,
@@ -196,7 +186,7 @@ def _draw(
         from bench.experiment import picture  # noqa: PLC0415 - matplotlib is an extra
 
         picture.draw(measured, simulated, comparison.arms, folder / "experiment.png")
-        for name, rounds in outcome.rounds.items():
+        for name, rounds in played_rounds.items():
             results = [
                 Result(strategy=arm.title, jobs=tuple(map(as_result, rounds[0][arm.key])))
                 for arm in comparison.arms

@@ -1,14 +1,11 @@
 """What is compared: scenarios, and ways to decide that run side by side, each on its own queues."""
 
 import dataclasses
-import json
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from webhook.commands import manifest
-from webhook.model.words import rfc3339
 from webhook.simulate.scenario import STATIC, Scenario
 from webhook.simulate.scenario_file import read_scenario
 from webhook.simulate.scenario_spec import Scalar
@@ -31,8 +28,6 @@ class Arm:
     learns: bool = False
     # Pending Jobs of policies with a choice are looked at again.
     reconsiders: bool = False
-    # Its policies come when all its Jobs wait, and take them over.
-    adopts: bool = False
     mode: str = "Enforce"
 
 
@@ -73,14 +68,6 @@ WRONG: Final = Comparison(
         Arm(key="far-under", title="slowdown /3", strategy="FinishTime", wrong=1 / 3.0),
     ),
 )
-GUESTS: Final = Comparison(
-    scenarios=("guests",),
-    arms=(
-        NONE,
-        Arm(key="unlimited", title="no limit", strategy="unlimited+heavy"),
-        Arm(key="limited", title="guests.maxJobs", strategy="limited+heavy"),
-    ),
-)
 RECONSIDERED: Final = Arm(
     key="moves",
     title="the same, reconsidered",
@@ -111,30 +98,6 @@ REPORT: Final = Comparison(
         Arm(key="enforce", title="enforced", strategy="FinishTime"),
     ),
 )
-# As if the webhook had been away while the Jobs were submitted.
-ADOPT: Final = Comparison(
-    scenarios=("burst",),
-    arms=(
-        NONE,
-        Arm(key="adopt", title="adopted afterwards", strategy="FinishTime", adopts=True),
-    ),
-)
-# Prices change every twenty seconds: what is paid, beside what a replay pays.
-COST: Final = Comparison(
-    scenarios=("price-slots",),
-    arms=(
-        Arm(key="finish", title="FinishTime", strategy="FinishTime"),
-        Arm(key="cost", title="Cost", strategy="Cost"),
-    ),
-)
-# A gang of high priority takes GPUs from those who may be preempted.
-GANG: Final = Comparison(
-    scenarios=("gang",),
-    arms=(
-        NONE,
-        Arm(key="moves", title="FinishTime, moved", strategy="FinishTime", reconsiders=True),
-    ),
-)
 # All that is promised of the published scenarios, at once.
 EVERY: Final = Comparison(
     scenarios=PAPER.scenarios, arms=(*PAPER.arms, RECONSIDERED, *WRONG.arms[1:])
@@ -142,51 +105,11 @@ EVERY: Final = Comparison(
 COMPARISONS: Final[Mapping[str, Comparison]] = {
     "paper": PAPER,
     "wrong": WRONG,
-    "guests": GUESTS,
     "moves": MOVES,
     "report": REPORT,
-    "adopt": ADOPT,
-    "cost": COST,
-    "gang": GANG,
     "every": EVERY,
 }
 RECONSIDER: Final = {"after": "2s", "minimumGain": {"time": "3s", "percent": 3}, "maxMoves": 2}
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Beginning:
-    """When a scenario with prices is played, in seconds since 1970."""
-
-    jobs: float
-    """When the first Job may come."""
-    prices: float
-    """When the first point of its series holds."""
-
-    def of(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the scenario as if it had been written for that time."""
-        later = self.prices - _unix(document["start"])
-        objects = [_later(item, later) for item in document["cluster"]["objects"]]
-        start = datetime.fromtimestamp(self.jobs, UTC).isoformat()
-        cluster = {**document["cluster"], "objects": objects}
-        return {**document, "start": start, "cluster": cluster}
-
-
-def _later(item: Mapping[str, Any], seconds: float) -> Mapping[str, Any]:
-    """Move the points of a series; other objects stay as they are."""
-    if item["kind"] != "ConfigMap":
-        return item
-    data = {
-        key: json.dumps(_moved(json.loads(text), seconds)) for key, text in item["data"].items()
-    }
-    return {**item, "data": data}
-
-
-def _moved(points: Sequence[Mapping[str, Any]], seconds: float) -> list[Mapping[str, Any]]:
-    return [{**point, "from": rfc3339(_unix(point["from"]) + seconds)} for point in points]
-
-
-def _unix(time: str) -> float:
-    return datetime.fromisoformat(time).timestamp()
 
 
 def scenario_of(
@@ -196,11 +119,10 @@ def scenario_of(
     overhead_seconds: float = 0.0,
     given: Mapping[str, Scalar] | None = None,
     seed: int = 0,
-    at: Beginning | None = None,
 ) -> Scenario:
     """Read one of the scenarios that ship, as the arm's policies believe it to be.
 
-    *given*: its parameters in place of the experiment's; *at*: when it begins, if it has prices.
+    *given*: its parameters in place of the experiment's.
     """
     path = SCENARIOS / f"{name}.yaml"
     (document,) = manifest.read_documents(path.read_text())
@@ -213,7 +135,7 @@ def scenario_of(
         known = document.value.get("parameters", {})
         given = {name: value for name, value in believed.items() if name in known}
     return read_scenario(
-        document.value if at is None else at.of(document.value),
+        document.value,
         read_text=lambda file: (path.parent / file).read_text(),
         given=given,
         seed=seed,

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from webhook.model.job import DECISION
-from webhook.model.quantity import Amounts
 from webhook.simulate.results import JobResult, LostRun
 
 Object = Mapping[str, Any]
@@ -34,8 +33,6 @@ class Course:
     failed: bool = False
     # Runs that a preemption ended.
     lost: tuple[LostRun, ...] = ()
-    # Quota that it held at its end, by flavors of the scenario.
-    held: Amounts = dataclasses.field(default_factory=dict)
 
     @property
     def is_over(self) -> bool:
@@ -103,7 +100,6 @@ def as_result(course: Course) -> JobResult:
         option=course.option,
         start=course.started,
         finish=course.finished,
-        held=course.held,
         preempted=len(course.lost),
         lost=course.lost,
     )

@@ -219,7 +219,7 @@ def complaints(rounds: Mapping[str, Sequence[Figures]], *, time_scale: float) ->
 
 SAVED_AT_LEAST: Final[Mapping[str, Mapping[str, float]]] = {
     "uniform": {"threshold": 9, "learned": 22, "moves": 22},
-    "burst": {"threshold": 9, "learned": 28, "moves": 28, "adopt": 20},
+    "burst": {"threshold": 9, "learned": 28, "moves": 28},
 }
 REMOTE_LESS: Final = 2
 """Points of what must be saved that the way to a worker cluster may cost."""
@@ -228,7 +228,6 @@ WORSE_AT_MOST: Final = -2.0
 FORECASTING: Final = ("priors", "learned", "over", "under")
 OFF_AT_MOST: Final = {50: 10.0, 90: 25.0}
 SIMULATION_OFF_AT_MOST: Final = 5.0
-NATIVES_WORSE_AT_MOST: Final = 5.0
 
 
 def targets(
@@ -258,18 +257,7 @@ def targets(
         off = abs(deviation(rounds[key], makespan))
         name = f"{scenario}: simulate is off for {key}, %"
         found.append(Target(name=name, value=off, limit=SIMULATION_OFF_AT_MOST))
-    return found + list(_natives(scenario, rounds))
-
-
-def _natives(scenario: str, rounds: Mapping[str, Sequence[Figures]]) -> Iterable[Target]:
-    if scenario != "guests" or not {"static", "limited"} <= set(rounds):
-        return
-    before, after = (
-        statistics.mean(each.by_template["native"] for each in rounds[key])
-        for key in ("static", "limited")
-    )
-    name = "guests: natives take longer with guests.maxJobs, %"
-    yield Target(name=name, value=100 * (after / before - 1), limit=NATIVES_WORSE_AT_MOST)
+    return found
 
 
 def as_json(rounds: Mapping[str, Sequence[Figures]]) -> dict[str, Any]:

@@ -102,12 +102,6 @@ def _policy(item: Mapping[str, Any], arm: Arm, time_scale: float) -> Object:
     for holder, key in ((finish_time, "runTime"), (finish_time.get("minimumGain", {}), "time")):
         if key in holder:
             holder[key] = f"{seconds(holder[key]) / time_scale:.3f}s"
-    if arm.adopts:
-        # Of one option too: how long its Jobs take is said of those that are looked at.
-        spec["reconsider"] = {**copy.deepcopy(RECONSIDER), "adopt": True}
-        for option in spec["options"]:
-            # Only a decision at their creation could have made variables that change later.
-            option.get("adaptation", {}).pop("env", None)
-    elif arm.reconsiders and len(spec["options"]) > 1:
+    if arm.reconsiders and len(spec["options"]) > 1:
         spec["reconsider"] = copy.deepcopy(RECONSIDER)
     return found

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from bench.experiment import bills, objects, remote, rounds
-from bench.experiment.arms import RECONSIDER, Arm, Beginning, Comparison, scenario_of
+from bench.experiment import objects, remote, rounds
+from bench.experiment.arms import RECONSIDER, Arm, Comparison, scenario_of
 from bench.experiment.course import Course
 from bench.experiment.figures import Figures, overhead_of
 from bench.experiment.rounds import STAGGER_SECONDS, Round, Say, Show
@@ -28,13 +28,6 @@ PATIENCE_SECONDS: Final = 120.0
 # For each scenario its rounds, each of which holds every arm's Jobs.
 Rounds = dict[str, list[dict[str, tuple[Course, ...]]]]
 Look = Callable[[Mapping[str, Sequence[Course]]], None]
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    rounds: Rounds
-    # Of scenarios with prices, when each arm began, round by round.
-    beginnings: dict[str, list[dict[str, Beginning]]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -65,7 +58,7 @@ def play(
     rounds: int,
     time_scale: float,
     audience: Audience,
-) -> Outcome:
+) -> Rounds:
     """Run all scenarios with all arms at once, so many times."""
     say = audience.say
     for arm in comparison.arms:
@@ -77,13 +70,11 @@ def play(
         for name in comparison.scenarios:
             player.play(name, learning, LEARNING)
     found: Rounds = {name: [] for name in comparison.scenarios}
-    beginnings: dict[str, list[dict[str, Beginning]]] = {name: [] for name in found}
     for number in range(1, rounds + 1):
         for name, played in found.items():
             say(f"round {number} of {rounds}: {name}")
             played.append(player.play(name, comparison.arms, f"r{number}"))
-            beginnings[name].append(player.beginnings)
-    return Outcome(rounds=found, beginnings=beginnings)
+    return found
 
 
 class _Player:
@@ -92,8 +83,6 @@ class _Player:
         self._plane = site.plane
         self._worker, self._stagger_seconds = site.worker, site.stagger_seconds
         self._time_scale = time_scale
-        self.beginnings: dict[str, Beginning] = {}
-        """Of the round that was played last."""
 
     def play(self, name: str, arms: Sequence[Arm], label: str) -> dict[str, tuple[Course, ...]]:
         scenarios = {
@@ -101,34 +90,19 @@ class _Player:
         }
         _, scenario = scenarios[arms[0].key]
         expected = replayed(scenario, STATIC).totals.makespan or 0.0
-        late = {
-            arm.key: objects.policies(scenario_of(name, arm), arm, time_scale=self._time_scale)
-            for arm in arms
-            if arm.adopts
-        }
-        prices = bills.write_series(self._plane, name, arms[0])
         a_round = Round(
             self._plane,
             scenarios,
             name=f"{label}-{name}",
             stagger_seconds=self._stagger_seconds,
-            late=late,
         )
         played = a_round.run(
             timeout_seconds=PATIENCE * expected + PATIENCE_SECONDS,
             say=self._audience.say,
             show=self._audience.show,
         )
-        if prices is not None:
-            played = bills.with_quota(self._plane, arms, played)
-            self.beginnings = {
-                key: Beginning(jobs=began, prices=prices) for key, began in a_round.began.items()
-            }
         self._audience.look(played)
         rounds.remove_jobs(self._plane, arms)
-        for policy in (each for own in late.values() for each in own):
-            name = policy["metadata"]["name"]
-            self._plane.client.delete(policy["apiVersion"], policy["kind"], name)
         if self._worker is not None:
             remote.wait_until_empty(self._worker)
         return played
@@ -149,7 +123,7 @@ def set_up(
         queues = remote.at_manager(queues, arm)
     plane.client.apply_all([*objects.nodes(scenario), *queues])
     if policies is None:
-        policies = [] if arm.adopts else objects.policies(scenario, arm, time_scale=time_scale)
+        policies = objects.policies(scenario, arm, time_scale=time_scale)
     plane.client.apply_all(policies)
     names = {item["metadata"]["name"] for item in queues if item["kind"] == "ClusterQueue"}
     deadline = time.monotonic() + READY_SECONDS
@@ -196,15 +170,12 @@ def simulated(
     *,
     time_scale: float,
 ) -> dict[str, dict[str, float]]:
-    """Replay each scenario with the overhead that was measured; return makespans by arm.
-
-    Without arms that adopt: a replay decides on each Job as it comes.
-    """
+    """Replay each scenario with the overhead that was measured; return makespans by arm."""
     found: dict[str, dict[str, float]] = {}
     for name, by_arm in measured.items():
         overhead = overhead_of(each for own in by_arm.values() for each in own)
         found[name] = {}
-        for arm in (arm for arm in comparison.arms if not arm.adopts):
+        for arm in comparison.arms:
             scenario = scenario_of(name, arm, overhead_seconds=overhead * time_scale)
             strategy = STATIC if arm.mode == "Observe" else arm.strategy
             scenario = scenario.faster(time_scale)
@@ -215,24 +186,6 @@ def simulated(
             result = replayed(scenario, strategy, reconsiders=arm.reconsiders, run_times=run_times)
             found[name][arm.key] = result.totals.makespan or 0.0
     return found
-
-
-def billed(
-    comparison: Comparison,
-    outcome: Outcome,
-    measured: Mapping[str, Mapping[str, Sequence[Figures]]],
-) -> dict[str, list[list[bills.Bill]]]:
-    """Return what arms have paid, and paid in replays with the overhead that was measured."""
-    return {
-        name: bills.bills(
-            name,
-            comparison.arms,
-            list(zip(rounds_of, outcome.beginnings[name], strict=True)),
-            overhead=overhead_of(each for own in measured[name].values() for each in own),
-            replay=lambda arm, scenario: replayed(scenario, arm.strategy),
-        )
-        for name, rounds_of in outcome.rounds.items()
-    }
 
 
 def replayed(

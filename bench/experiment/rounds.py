@@ -7,7 +7,6 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from types import MappingProxyType
 from typing import Any, Final
 
 from bench.experiment import objects
@@ -46,16 +45,11 @@ class Round:
         *,
         name: str,
         stagger_seconds: float = STAGGER_SECONDS,
-        late: Mapping[str, Sequence[objects.Object]] = MappingProxyType({}),
         before: Callable[[Arm, objects.Object], None] = lambda _arm, _job: None,
     ) -> None:
-        """*late*: by arm, what is applied when all its Jobs are created.
-
-        *before* is called with each Job before it is created, in a thread of its arm.
-        """
+        """*before* is called with each Job before it is created, in a thread of its arm."""
         self._plane = plane
         self._before = before
-        self._late = late
         self._scenarios = scenarios
         self._name = name
         self._offsets = {
@@ -68,8 +62,6 @@ class Round:
         self._courses: Courses = {}
         self._submissions: dict[tuple[str, str], tuple[Scenario, Submission]] = {}
         self._began = 0.0
-        self.began: dict[str, float] = {}
-        """When each arm's first Job may come, in seconds since 1970; empty: it has not been run."""
 
     def run(
         self,
@@ -83,13 +75,7 @@ class Round:
         *show* is called at each change and once a second, with the courses so far and the seconds
         since the beginning.
         """
-        unix = time.time()
-        until = lead(unix)
-        self._began = time.monotonic() + until
-        self.began = {
-            arm.key: unix + until + self._offsets[objects.namespace_of(arm)]
-            for arm, _ in self._scenarios.values()
-        }
+        self._began = time.monotonic() + lead(time.time())
         for arm, scenario in self._scenarios.values():
             for submission in scenario.submissions:
                 course = self._expected(scenario, submission)
@@ -146,10 +132,6 @@ class Round:
             except (ApiError, OSError) as error:
                 self._fail(error)
                 return
-        try:
-            self._plane.client.apply_all(self._late.get(arm.key, ()))
-        except (ApiError, OSError) as error:
-            self._fail(error)
 
     def _fail(self, error: Exception) -> None:
         self._failed = error
@@ -197,7 +179,7 @@ class Round:
             self._changed.wait(1.0)
             self._changed.clear()
             if self._failed:
-                raise RoundError(f"a Job or a policy could not be created: {self._failed}")
+                raise RoundError(f"a Job could not be created: {self._failed}")
             courses = dict(self._courses)
             show(self._by_arm(courses), self._now())
             if all(each.is_over for each in courses.values()):

@@ -2,12 +2,9 @@
 
 import json
 
-import pytest
-
-from bench.experiment import bills, course, objects
-from bench.experiment.arms import COST, PAPER, WRONG, Beginning, scenario_of
+from bench.experiment import course, objects
+from bench.experiment.arms import PAPER, WRONG, scenario_of
 from bench.experiment.course import Course
-from webhook.simulate.results import JobCost, JobResult, Result
 
 STATIC, THRESHOLD, PRIORS, LEARNED = PAPER.arms[:4]
 
@@ -65,15 +62,6 @@ def test_a_job_starts_and_ends_when_that_is_first_seen():
     assert course.seen(one, job_seen(suspend=False, condition="Failed"), 9.0).failed
 
 
-FINISH, COST_ARM = COST.arms
-BEGAN = 1_795_240_800
-"""2026-11-21T06:00:00Z"""
-
-
-def slots(jobs=BEGAN + 7.0):
-    return scenario_of("price-slots", COST_ARM, at=Beginning(jobs=jobs, prices=BEGAN))
-
-
 def test_a_preempted_job_counts_from_its_last_start():
     before = Course(
         name="a", template="t", submitted_to="q", queue="q", due=0, created=0.0, started=3.0
@@ -84,53 +72,3 @@ def test_a_preempted_job_counts_from_its_last_start():
 
     assert (stopped.started, stopped.lost) == (None, (("q", 3.0, 5.0),))
     assert course.seen(stopped, again, 9.0).started == 9.0
-
-
-def test_jobs_are_billed_by_the_prices_of_their_seconds():
-    scenario = slots()
-    played = tuple(
-        Course(
-            name=submission.name,
-            template=submission.template,
-            submitted_to="v100",
-            due=0,
-            created=0.0,
-            # Ten seconds each, five of them in the first slot of twenty, whose price is double.
-            started=8.0,
-            finished=18.0,
-            held={("v100", "nvidia.com/gpu"): 1},
-        )
-        for submission in scenario.submissions
-    )
-
-    ((bill,),) = bills.bills(
-        "price-slots",
-        [COST_ARM],
-        [({"cost": played}, {"cost": Beginning(jobs=BEGAN + 7.0, prices=BEGAN)})],
-        overhead=0.0,
-        replay=lambda arm, replayed: Result(strategy=arm.key, jobs=billed(replayed)),
-    )
-
-    assert bill.measured.money == pytest.approx(120 * 2.48 * (5 * 60 + 5 * 30) / 3600)
-    assert bill.replayed.money == 7.0
-
-
-def billed(scenario):
-    cost = JobCost(money=7.0, kwh=None, kilograms=None, late=None, total=8.0)
-    assert scenario.prices.start == BEGAN + 7
-    return (JobResult(name="a", template="t", arrival=0, submitted="q", queue="q", cost=cost),)
-
-
-def test_a_replay_may_be_off_by_five_points_of_what_is_saved():
-    def amounts(money):
-        return JobCost(money=money, kwh=None, kilograms=None, late=0, total=money)
-
-    def bill(arm, measured, replayed):
-        return bills.Bill(arm=arm.key, measured=amounts(measured), replayed=amounts(replayed))
-
-    rounds = [[bill(FINISH, 100, 90), bill(COST_ARM, 80, 70)]]
-
-    assert bills.saved(rounds[0][1], rounds[0][0]) == pytest.approx((20.0, 100 * 2 / 9))
-    (target,) = bills.targets(rounds)
-    assert (target.value, target.is_met) == (pytest.approx(100 * 2 / 9 - 20), True)
-    assert len(bills.lines(COST.arms, rounds)) == 3

@@ -78,21 +78,6 @@ def test_behind_multikueue_two_points_less_must_be_saved():
     assert limits == [9, 7]
 
 
-def test_natives_are_compared_with_those_without_guests():
-    def natives(seconds):
-        return [figures.figures([ran("native-1", 0.0, 0.5, seconds + 0.1)])]
-
-    rounds = {"static": natives(20.0), "limited": natives(20.6)}
-    rounds = {
-        key: [figures.dataclasses.replace(own[0], by_template={"native": own[0].turnaround})]
-        for key, own in rounds.items()
-    }
-
-    (found,) = figures.targets("guests", rounds, {})
-
-    assert (found.value, found.is_met) == (pytest.approx(3.0), True)
-
-
 def test_a_busy_machine_is_complained_of():
     late = figures.figures([ran("a1", 0.0, 0.5, 12.0), ran("a2", -2.0, 0.5, 20.0)])
     late = figures.dataclasses.replace(late, lag_p90=1.4)

@@ -7,7 +7,7 @@ from webhook.api.kubernetes_api import NotServed
 from webhook.api.resources import kueue_path
 from webhook.commands import status_parts
 from webhook.commands.status_parts import StatusPart
-from webhook.controller import repairs
+from webhook.controller import mover
 
 
 class WithoutKueue(Cluster):
@@ -38,6 +38,6 @@ def test_no_workload_is_written_or_read_anew():
         namespace, name = "team", "w"
 
     with pytest.raises(NotServed, match=r"not found: kueue\.x-k8s\.io"):
-        repairs.to_workload(WithoutKueue(), Workload(), {})
+        mover.to_workload(WithoutKueue(), Workload(), {})
     with pytest.raises(NotServed, match=r"not found: kueue\.x-k8s\.io"):
-        repairs.read_anew(WithoutKueue(), Workload())
+        mover.read_anew(WithoutKueue(), Workload())

@@ -21,8 +21,8 @@ from webhook.controller.cluster_dispatcher import (
 from webhook.decide.cluster_choice import MARGIN_SECONDS, Nomination
 from webhook.model.queues import MULTIKUEUE, AdmissionCheck, KueueConfig, WorkerCluster
 from webhook.model.snapshot_parts import OffSwitch
-from webhook.state.awaiting_cluster import AWAITING, awaiting, read_awaiting
 from webhook.state.pipe import Update, changes
+from webhook.state.workload import AWAITING, awaiting, read_awaiting
 
 RESERVED_AT = 1_000
 API = "kueue.x-k8s.io/v1beta2"

@@ -2,11 +2,11 @@ import pytest
 
 from tests.cost.tariffs import profile, tariff, tariff_object
 from webhook.api.kubernetes_api import NotServed
-from webhook.controller import cost_status
+from webhook.controller import status_keeper
+from webhook.cost.cluster_prices import zone_of
 from webhook.cost.rates import compile_tariff
 from webhook.model.costs.tariff import read_tariff
 from webhook.model.queues import ResourceFlavor, WorkerCluster
-from webhook.state.price_compiler import zone_of
 from webhook.state.snapshot import Snapshot, updated
 
 ONLY_ALWAYS = "only entries that always apply count"
@@ -24,7 +24,7 @@ def cluster(*names, profiles=(), tariffs=(), workers=()):
 
 
 def judged_profile(given, *others, flavors=("gpu",)):
-    found = cost_status.judge_profile(given, cluster(*flavors, profiles=[*others, given]))
+    found = status_keeper.judge_profile(given, cluster(*flavors, profiles=[*others, given]))
     return str(found.reason), found.message, found.rest["flavors"]
 
 
@@ -66,7 +66,7 @@ def compiled(given):
 
 def judged_tariff(given, *others, **state):
     state = cluster("gpu", tariffs=[*others, given], **state)
-    found = cost_status.judge_tariff(compiled(given), state, NOW)
+    found = status_keeper.judge_tariff(compiled(given), state, NOW)
     return str(found.reason), found.message, found.rest["now"]
 
 
@@ -135,7 +135,7 @@ class Cluster:
 def reconciled(*sources, leads=True):
     transport = Cluster(*sources)
     valid = [read_tariff(source) for source in sources if source["metadata"]["name"] != "bad"]
-    report = cost_status.reconcile_costs(
+    report = status_keeper.reconcile_costs(
         transport, cluster("gpu", tariffs=valid), unix=NOW, time=TIME, is_leader=lambda: leads
     )
     return transport.patched, report

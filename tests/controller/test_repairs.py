@@ -22,7 +22,7 @@ from tests.reconsider.queued_jobs import time, waiting
 from tests.state.objects import condition
 from webhook.api import resources as kinds
 from webhook.api.kubernetes_api import Refused
-from webhook.controller.repairs import AGAIN_SECONDS, LOST_SECONDS, RACE_SECONDS
+from webhook.controller.mover import AGAIN_SECONDS, LOST_SECONDS, RACE_SECONDS
 
 __all__ = ["feed"]
 

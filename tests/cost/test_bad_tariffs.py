@@ -4,7 +4,7 @@ import pytest
 
 from tests.cost.bad_tariffs import REFUSED, REFUSED_PROFILES, TAKEN, unix
 from tests.cost.tariffs import tariff_object
-from webhook.controller.cost_status import judge_tariff
+from webhook.controller.status_keeper import judge_tariff
 from webhook.model.costs.accelerator_profile import read_accelerator_profile
 from webhook.model.costs.tariff import read_tariff
 from webhook.model.policy.custom_object import PolicyError

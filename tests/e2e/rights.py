@@ -27,15 +27,7 @@ from webhook.api.watch import Follower, WatchUpdate
 from webhook.commands import probe, unfinished
 from webhook.console.access import AccessQuery, Reviews, Unanswered, Unknown, Viewer
 from webhook.console.console import lease_in, savings_in
-from webhook.controller import (
-    controller,
-    cost_status,
-    mover,
-    policy_status,
-    records,
-    repairs,
-    unreviewed,
-)
+from webhook.controller import controller, mover, policy_status, records, status_keeper, unreviewed
 from webhook.controller import records as run_times
 from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.controller.savings_publisher import SavingsPublisher
@@ -191,7 +183,7 @@ def writing_costs(_, kubeconfig, __):
     client, unix = Client(kubeconfig), time.time()
     (stored,) = client.get("/apis/kueue-fallback.dev/v1alpha1/tariffs")["items"]
     compiled = compile_tariff(read_tariff(stored), now=unix, zone=UTC)
-    report = cost_status.reconcile_costs(
+    report = status_keeper.reconcile_costs(
         client,
         updated(Snapshot(), tariffs=(compiled,)),
         unix=unix,
@@ -326,7 +318,7 @@ def moving(_, kubeconfig, namespace):
 def repairing(_, kubeconfig, namespace):
     """Take quota back from a Workload that is gone, as the controller does."""
     wanted = {"spec": {"active": False}}
-    return _complaint(lambda: repairs.to_workload(Client(kubeconfig), WORKLOAD, wanted))
+    return _complaint(lambda: mover.to_workload(Client(kubeconfig), WORKLOAD, wanted))
 
 
 def _complaint(act):

@@ -58,11 +58,11 @@ def burst(plane, webhook):
         agreements.append(reports.agreement(plane, played, since_seconds=since))
 
     audience = play.Audience(say=said.append, look=look)
-    outcome = play.play(
+    rounds = play.play(
         play.Site(plane), COMPARISON, rounds=1, time_scale=TIME_SCALE, audience=audience
     )
     left = plane.client.list("batch/v1", "Job", namespace="experiment-static")
-    yield Burst(outcome.rounds, *agreements, said, left)
+    yield Burst(rounds, *agreements, said, left)
     remove_policies(plane)
 
 

@@ -13,13 +13,13 @@ from hack.controlplane import ControlPlane
 from hack.waiting import wait_for
 from tests.model import mutations, policies
 from tests.model.policies import Broken
-from tests.model.team_policies import BROKEN, team_policy
+from tests.model.team_policies import BROKEN, FULL, team_policy
 from webhook.commands.check import command
-from webhook.model.policy.fallback_policy import PolicyError, read_policy
+from webhook.model.policy.fallback_policy import READ_BY_KIND, PolicyError, read_policy
 
 pytestmark = pytest.mark.plane
 
-PATH = "/apis/kueue-fallback.dev/v1alpha1/fallbackpolicies"
+GROUP = "/apis/kueue-fallback.dev/v1alpha1"
 STRICT = {"dryRun": "All", "fieldValidation": "Strict"}
 ELSEWHERE = {"options that are an object"}
 """Strict decoding names the fields of an object in a wrong place, and we the place."""
@@ -97,19 +97,27 @@ def as_keys(path: str) -> str:
     return re.sub(r"\.by\.(.+)$", r".by[\1]", path)
 
 
-def test_random_policies_get_the_same_verdict(served):
+@pytest.mark.parametrize(
+    ("whole", "path"),
+    [
+        (mutations.FULL, f"{GROUP}/fallbackpolicies"),
+        (FULL, f"{GROUP}/namespaces/default/teamfallbackpolicies"),
+    ],
+    ids=["FallbackPolicy", "TeamFallbackPolicy"],
+)
+def test_random_policies_get_the_same_verdict(served, whole, path):
     differing = [
         policy["spec"]
-        for policy in mutations.policies(300, seed=20)
-        if _is_accepted(served, policy) != _is_valid(policy)
+        for policy in mutations.policies(300, seed=20, whole=whole)
+        if _is_accepted(served, path, policy) != _is_valid(policy)
     ]
 
     assert differing == []
 
 
-def _is_accepted(served: ControlPlane, policy) -> bool:
+def _is_accepted(served: ControlPlane, path: str, policy) -> bool:
     try:
-        served.client.send("POST", PATH, policy, query=STRICT)
+        served.client.send("POST", path, policy, query=STRICT)
     except ApiError as error:
         if error.status not in (400, 422):
             raise
@@ -119,7 +127,7 @@ def _is_accepted(served: ControlPlane, policy) -> bool:
 
 def _is_valid(policy) -> bool:
     try:
-        read_policy(policy)
+        READ_BY_KIND[policy["kind"]](policy)
     except PolicyError:
         return False
     return True
@@ -169,6 +177,7 @@ RULES = [
     ({"match": {"queues": ["gpu-lq"]}}, {"spec.match"}),
     ({"options": [{"queue": "a"}, {"queue": "a"}]}, {"spec.options"}),
     ({"options": [{"queue": "none"}]}, {"spec.options[0].name"}),
+    ({"match": {"jobSelector": {}, "queues": [""]}}, {"spec.match.queues"}),
     ({"options": [{"name": "a"}]}, {"spec.options[0].queue"}),
     (
         {"options": [{"queue": "a", "adaptation": {"perRemoved": {"cpu": 1}}}]},

@@ -2,7 +2,7 @@ import pytest
 
 from hack import crd
 from tests.model.policies import policy
-from webhook.model.policy.rules import RULES
+from webhook.model.policy.rules import RULES, TEAM_RULES
 
 
 def _nodes(node):
@@ -59,7 +59,8 @@ def test_every_rule_stands_in_the_schema():
         for item in node.get("x-kubernetes-validations", ())
     }
 
-    assert written == {(rule.cel, rule.field) for rules in RULES.values() for rule in rules}
+    every = [rule for table in (RULES, TEAM_RULES) for rules in table.values() for rule in rules]
+    assert written == {(rule.fact.cel, rule.field) for rule in every}
 
 
 @of_each

@@ -18,10 +18,10 @@ _VALUES: tuple[Any, ...] = (
 )
 
 
-def policies(count: int, *, seed: int) -> Iterator[dict[str, Any]]:
+def policies(count: int, *, seed: int, whole: dict[str, Any] = FULL) -> Iterator[dict[str, Any]]:
     chance = random.Random(seed)
     for _ in range(count):
-        policy = copy.deepcopy(FULL)
+        policy = copy.deepcopy(whole)
         for _ in range(chance.choice((1, 1, 2, 3))):
             _spoil(policy["spec"], chance)
         yield policy

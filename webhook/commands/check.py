@@ -32,6 +32,7 @@ from webhook.commands.kubectl_flags import (
     recursive_option,
     scope_options,
 )
+from webhook.cost.cluster_prices import zone_of
 from webhook.decide import policy_limits
 from webhook.model.costs.accelerator_profile import (
     PROFILE_KIND,
@@ -49,7 +50,6 @@ from webhook.model.policy.fallback_policy import (
     PolicyError,
 )
 from webhook.model.words import nearest
-from webhook.state.price_compiler import zone_of
 
 if TYPE_CHECKING:
     from webhook.api.client import Client

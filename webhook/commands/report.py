@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from webhook.hindsight.coverage import Coverage
     from webhook.hindsight.gains import Gains
     from webhook.hindsight.look_back import Hindsight
+    from webhook.hindsight.slice_advice import CutAdvice
     from webhook.hindsight.slice_options import SliceOptions
     from webhook.learn.estimates import Learned
 
@@ -358,7 +359,7 @@ def _show_slices(asked: ReportOptions) -> None:
     from webhook.commands import history, report_slices
     from webhook.commands.connect import connected
     from webhook.hindsight import coverage
-    from webhook.hindsight.slice_advice import SliceAdvice, slice_advice
+    from webhook.hindsight.slice_advice import slice_advice
 
     past = _history(asked)
     if asked.snapshot is not None:
@@ -371,12 +372,13 @@ def _show_slices(asked: ReportOptions) -> None:
     every = {entry.key: entry for each in all_pasts for entry in each.entries}
     slots = [each.oldest_slot for each in all_pasts if each.oldest_slot is not None]
     covered = coverage.coverage(min(slots, default=None), since=since, until=until)
-    advice = SliceAdvice(models=(), left_out=("queues may not be read",))
+    models: Sequence[CutAdvice] = ()
+    left_out: Sequence[str] = ("queues may not be read",)
     if past.state is not None:
         entries = [entry for entry in every.values() if since <= entry.created <= until]
         flavors = past.state.snapshot(0.0, until).setup.flavors.values()
-        advice = slice_advice(objects, entries, flavors, past.state.learned(until).uses)
-    shown = report_slices.as_json(advice, since=since, until=until)
+        models, left_out = slice_advice(objects, entries, flavors, past.state.learned(until).uses)
+    shown = report_slices.as_json(models, left_out, since=since, until=until)
     if asked.output in ("text", "wide"):
         told = coverage.as_text(covered)
         terminal.tell(
@@ -385,7 +387,7 @@ def _show_slices(asked: ReportOptions) -> None:
     else:
         document = {**shown, "journalHours": coverage.as_json(covered)}
         terminal.say(terminal.dump(document, asked.output))
-    if not any(model.jobs for model in advice.models):
+    if not any(model.jobs for model in models):
         sys.exit(1)
 
 

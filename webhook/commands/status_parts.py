@@ -38,12 +38,12 @@ from webhook.model.job import PLAIN
 from webhook.model.kueue_support import KueueTested
 from webhook.model.quantity import CPU, FlavorResource, render
 from webhook.model.queues import ClusterQueue, Held, StopPolicy
-from webhook.state.awaiting_cluster import awaiting
 from webhook.state.forecast_input import ForecastInput, ForecastInputs, cluster_queues_of
 from webhook.state.kueue_config import read_kueue_config, read_kueue_manager
 from webhook.state.published_congestion import read_congestion
 from webhook.state.snapshot import Snapshot
 from webhook.state.snapshot_file import fetch_state
+from webhook.state.workload import awaiting
 
 if TYPE_CHECKING:
     from webhook.api.client import Client

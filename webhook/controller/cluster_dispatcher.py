@@ -16,7 +16,7 @@ from webhook.api.managed_fields import applied_by, part_of
 from webhook.api.resources import Key
 from webhook.api.watch import WatchUpdate
 from webhook.controller.controller_metrics import ControllerMetrics
-from webhook.controller.repairs import read_anew, workloads_path
+from webhook.controller.mover import read_anew, workloads_path
 from webhook.controller.world import World
 from webhook.decide import cluster_choice, remote_options
 from webhook.decide.cluster_choice import MARGIN_SECONDS, MEANINGS, Nomination
@@ -25,12 +25,12 @@ from webhook.model.faults import Attention, attempted
 from webhook.model.fields import FieldError
 from webhook.model.queues import MULTIKUEUE, Arrival, ClusterQueue, LocalQueue
 from webhook.state import counted_arrivals
-from webhook.state.awaiting_cluster import KUEUES_MANAGER, NOMINATED, AwaitingCluster, awaiting
 from webhook.state.cluster_watches import ClusterWatches, FromCluster, Reachable
 from webhook.state.occupancy import Occupancy
 from webhook.state.pipe import Update
 from webhook.state.queue_counts import PendingArrivals
 from webhook.state.snapshot import Snapshot
+from webhook.state.workload import KUEUES_MANAGER, NOMINATED, AwaitingCluster, awaiting
 
 STEP_SECONDS: Final = 1.0
 AGAIN_SECONDS: Final = 5.0

@@ -1,18 +1,21 @@
 """Asks Prometheus what Jobs use of their devices, while we lead, and learns it by their classes.
 
 A thread asks, and nothing waits for it: what does not come is not known. The loop takes answers
-when it comes by, and hands what was learned to the keeper of run times.
+when it comes by, adds up what pods were measured to use, and hands what that says of a Job's class
+to the keeper of run times when the Job has ended.
 """
 
 from __future__ import annotations
 
 import queue
+import re
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import cycle
-from typing import Final
+from typing import Final, NamedTuple
 
 from webhook.adapt import accelerators
 from webhook.api import prometheus
@@ -22,12 +25,208 @@ from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.controller.world import World
 from webhook.cost.device_shares import share_of
 from webhook.hindsight.entries import FinishedRun
-from webhook.learn.device_meter import REACH_SECONDS, DeviceMeter, MeasuredRun
-from webhook.learn.run_records import ClassRecord
-from webhook.model.costs.devices import Device, DeviceMeasure, Isolation
+from webhook.learn import device_runs
+from webhook.learn.device_runs import UNKNOWN_BOUND, UNKNOWN_PART, UNKNOWN_WATTS, DeviceRun
+from webhook.learn.run_records import ClassRecord, WorkloadRun
+from webhook.model.costs.devices import Device, DeviceMeasure, DeviceSample, Isolation
 from webhook.model.costs.prices import NO_PRICES
 from webhook.model.faults import Failures
+from webhook.model.job import PLAIN
 from webhook.settings import PrometheusSettings
+
+REACH_SECONDS: Final = 300.0
+"""Between two answers; queries look back a little further."""
+_SPARE_SECONDS: Final = 60.0
+"""How much further."""
+MOST_PODS: Final = 20_000
+MOST_ENDED: Final = 5_000
+_MIB: Final = 1 << 20
+_LONGEST_BASE: Final = 58
+"""Of a generated name, before five random characters."""
+_OF_BATCH: Final = re.compile(r"(?:[0-9]+-)?[a-z0-9]{5}")
+"""What follows a batch Job's name and a hyphen in its pods' names; the number is of an index."""
+_MOST_LARGER: Final = 1.02
+"""How much more than a device's memory may be in use by what data sheets round."""
+
+
+class MeasuredRun(NamedTuple):
+    """A Job's run that has ended well, with what its flavors say of its devices."""
+
+    namespace: str
+    job: str
+    kind: str
+    ended: WorkloadRun
+    model: str
+    """What its flavor's device is called; empty: it is not known."""
+    memory: int | None
+    """In bytes, of that device; None: it is not known."""
+
+    @property
+    def admitted(self) -> int:
+        return self.ended.run.finished - self.ended.run.seconds
+
+
+@dataclass(slots=True)
+class _PodUse:
+    model: str
+    heard: float
+    peak: float = 0.0
+    is_doubtful: bool = False
+    """Some value of it cannot be true, or it has a part of a device."""
+    sums: dict[DeviceMeasure, float] = field(default_factory=dict)
+    counts: dict[DeviceMeasure, int] = field(default_factory=dict)
+
+    def take(self, measure: DeviceMeasure, sample: DeviceSample) -> None:
+        if sample.value is None or sample.part or sample.model != self.model:
+            self.is_doubtful = self.is_doubtful or measure is DeviceMeasure.MEMORY
+            return
+        if measure is DeviceMeasure.MEMORY:
+            self.peak = max(self.peak, sample.value)
+            return
+        self.sums[measure] = self.sums.get(measure, 0.0) + sample.value
+        self.counts[measure] = self.counts.get(measure, 0) + 1
+
+    def mean(self, measure: DeviceMeasure) -> float | None:
+        count = self.counts.get(measure, 0)
+        return self.sums[measure] / count if count else None
+
+
+class DeviceMeter:
+    """Adds up what pods use, and gives it to the class of their Job at its end.
+
+    A run counts only if it was measured from its beginning to its end, without a gap and without a
+    value that cannot be true: otherwise its need might come out too small.
+    """
+
+    def __init__(self) -> None:
+        self._pods: dict[tuple[str, str], _PodUse] = {}
+        """By namespace and name, those last that were heard of last."""
+        self._ended: list[tuple[float, MeasuredRun]] = []
+        """Runs that ended since the last answer, with when we heard of it."""
+        self._covered_since: float | None = None
+        """Since when memory is measured without a gap, in seconds since 1970."""
+        self._heard = 0.0
+
+    def end(self, run: MeasuredRun, unix: float) -> None:
+        """Note that a run has ended; *unix*: now, in seconds since 1970."""
+        if self._covered_since is not None and run.admitted >= self._covered_since:
+            self._ended = [*self._ended, (unix, run)][-MOST_ENDED:]
+
+    def take(self, measure: DeviceMeasure, samples: Iterable[DeviceSample], asked: float) -> None:
+        """Add the answer to a query that was *asked* then, in seconds since 1970."""
+        if measure is DeviceMeasure.MEMORY:
+            if asked - self._heard > REACH_SECONDS + _SPARE_SECONDS:
+                self._covered_since = asked - REACH_SECONDS
+            self._heard = asked
+        for sample in samples:
+            place = sample.namespace, sample.pod
+            use = self._pods.pop(place, None) or _PodUse(sample.model, asked)
+            use.heard = asked
+            use.take(measure, sample)
+            self._pods[place] = use
+        while len(self._pods) > MOST_PODS:
+            del self._pods[next(iter(self._pods))]
+
+    def take_ended(self, jobs: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, ClassRecord]]:
+        """Yield what is learned of the runs that ended before the last answer, by their class.
+
+        *jobs*: the names of the Jobs in each namespace, of which the longest counts that a pod's
+        name begins with.
+        """
+        since = self._covered_since
+        due = [run for at, run in self._ended if at < self._heard]
+        self._ended = [(at, run) for at, run in self._ended if at >= self._heard]
+        owned = self._owned(due, jobs)
+        for run in due:
+            pods = owned.get((run.namespace, run.job), ())
+            uses = [self._pods[run.namespace, pod] for pod in pods if _is_of(pod, run)]
+            measured = _measured(run, uses)
+            if since is not None and run.admitted >= since and measured is not None:
+                yield run.ended.mark.job_class.key, ClassRecord(measured=measured)
+        self._forget_old()
+
+    def _owned(
+        self, due: Iterable[MeasuredRun], jobs: Mapping[str, Sequence[str]]
+    ) -> Mapping[tuple[str, str], Sequence[str]]:
+        """Return the pods of each Job in the namespaces of these runs, by namespace and name."""
+        names: dict[str, dict[str, str]] = {}
+        for run in due:
+            if run.namespace not in names:
+                names[run.namespace] = _by_beginning(jobs.get(run.namespace, ()))
+            names[run.namespace].update(_by_beginning((run.job,)))
+        owned: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+        for namespace, pod in self._pods if names else ():
+            job = _owner(pod, names[namespace]) if namespace in names else None
+            if job is not None:
+                owned[namespace, job].append(pod)
+        return owned
+
+    def _forget_old(self) -> None:
+        """Forget the pods of which nothing has been heard since before the last gap may begin."""
+        oldest = self._heard - 4 * REACH_SECONDS
+        for place in [place for place, use in self._pods.items() if use.heard < oldest]:
+            del self._pods[place]
+
+
+def _by_beginning(names: Iterable[str]) -> dict[str, str]:
+    """Return what the names of Jobs' pods begin with, before a hyphen or cut off, to the names."""
+    return {f"{name}-"[:_LONGEST_BASE].removesuffix("-"): name for name in names}
+
+
+def _owner(pod: str, names: Mapping[str, str]) -> str | None:
+    """Return the Job with the longest name that a pod's begins with; None: there is none."""
+    beginnings = [pod, pod[:_LONGEST_BASE].removesuffix("-")]
+    beginnings += (pod[:at] for at in range(len(pod) - 1, 0, -1) if pod[at] == "-")
+    return next((names[begin] for begin in beginnings if begin in names), None)
+
+
+def _is_of(pod: str, run: MeasuredRun) -> bool:
+    """Return whether a pod that begins with a Job's name is named as pods of its kind are."""
+    if run.kind != PLAIN or pod == run.job or len(run.job) >= _LONGEST_BASE:
+        # A name that was cut off has nothing but random characters after what is left of it.
+        return True
+    return _OF_BATCH.fullmatch(pod[len(run.job) + 1 :]) is not None
+
+
+def _measured(run: MeasuredRun, uses: Sequence[_PodUse]) -> Mapping[str, bytes] | None:
+    """Return what a run used of each model; None: nothing is known of it, or not enough."""
+    if not uses or any(use.is_doubtful or not use.peak for use in uses):
+        return None
+    if run.memory is not None and max(use.peak for use in uses) * _MIB > run.memory * _MOST_LARGER:
+        return None
+    by_model: dict[str, list[_PodUse]] = {}
+    for use in uses:
+        # Prices and forecasts know a device by the name that its flavor gives it.
+        model = run.model if run.memory is not None else use.model or run.model
+        by_model.setdefault(model, []).append(use)
+    return {
+        model: device_runs.pack([_device_run(run, of_model)])
+        for model, of_model in by_model.items()
+    }
+
+
+def _device_run(run: MeasuredRun, uses: Sequence[_PodUse]) -> DeviceRun:
+    peak = round(max(use.peak for use in uses))
+    watts = _mean(uses, DeviceMeasure.POWER)
+    compute, bandwidth = _mean(uses, DeviceMeasure.COMPUTE), _mean(uses, DeviceMeasure.BANDWIDTH)
+    bound = UNKNOWN_BOUND
+    if compute is not None and bandwidth is not None and compute + bandwidth > 0:
+        bound = round(100 * compute / (compute + bandwidth))
+    return DeviceRun(
+        finished=run.ended.run.finished,
+        uid=run.ended.run.uid,
+        mebibytes=peak,
+        part=UNKNOWN_PART if run.memory is None else round(1000 * peak * _MIB / run.memory),
+        watts=UNKNOWN_WATTS if watts is None else round(watts),
+        bound=bound,
+    )
+
+
+def _mean(uses: Sequence[_PodUse], measure: DeviceMeasure) -> float | None:
+    """Return the mean over pods; None: it was measured of none."""
+    means = [mean for use in uses if (mean := use.mean(measure)) is not None]
+    return sum(means) / len(means) if means else None
+
 
 ASK_SECONDS: Final = REACH_SECONDS
 MOST_JOBS: Final = 50_000

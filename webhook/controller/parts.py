@@ -25,17 +25,17 @@ from webhook.controller.hold_keeper import HoldKeeper
 from webhook.controller.job_events import JobEvents
 from webhook.controller.look_back_process import LookBack
 from webhook.controller.mover import Mover
-from webhook.controller.policy_keeper import PolicyKeeper
 from webhook.controller.records import RUNS, Records, read_run
 from webhook.controller.savings_publisher import SavingsPublisher
 from webhook.controller.start_writer import StartWriter
+from webhook.controller.status_keeper import PolicyKeeper
 from webhook.controller.unreviewed import Unreviewed, fetching
 from webhook.controller.world import Lines, Part, Take
 from webhook.model.faults import Failures
 from webhook.settings import Settings
-from webhook.state.awaiting_cluster import AWAITING, read_awaiting
 from webhook.state.cluster_watches import ClusterWatches, FromCluster, Reachable
 from webhook.state.signing_keys import KeyKeeper, KeyRing
+from webhook.state.workload import AWAITING, read_awaiting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -242,10 +242,13 @@ def class_of(job: Job, policy: FallbackPolicy, snapshot: Snapshot) -> JobClass:
     # policy shares it (decision 0024).
     shares = job_class.shares_with(policy, job.namespace, snapshot.cluster)
     shared = job_class.shared_home(policy.name) if shares else ""
-    by = job_class.ToldApartBy(
-        policy.spec.job_class_label, policy.spec.job_class_args, policy.spec.job_class_env
+    return job_class.of_job(
+        job,
+        label=policy.spec.job_class_label,
+        args=policy.spec.job_class_args,
+        env=policy.spec.job_class_env,
+        shared=shared,
     )
-    return job_class.of_job(job, by, shared=shared)
 
 
 def _mismatch(

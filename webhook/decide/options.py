@@ -33,7 +33,7 @@ from webhook.model.policy.fallback_policy import (
 )
 from webhook.model.queues import ClusterQueue, PodSetNeeds
 from webhook.model.reasons import Reason
-from webhook.state.occupancy import assignment, passes_now, starts_now
+from webhook.state.occupancy import assignment, passes_now
 from webhook.state.snapshot import Snapshot
 
 _count = attrgetter("count")
@@ -113,16 +113,15 @@ def _fit(candidate: OptionCandidate, assessment: Assessment) -> None:
     assessment.is_placed = found.assignment.is_placed
     assessment.level = _expected_level(found.assignment, asked, snapshot)
     where = candidate.local_queue, cluster_queue
-    assessment.starts_now = starts_now(applicant.occupancy, found, *where, priority=priority)
+    passes = passes_now(applicant.occupancy, found, *where, priority=priority)
+    assessment.starts_now = passes and not found.has_checks(cluster_queue)
     if not cluster_queue.checks or found.rejection is not None:
         return
-    # Any other AdmissionCheck may take its time after MultiKueue's has passed.
-    passes = multikueue.only_multikueue(cluster_queue, snapshot.setup) and passes_now(
-        applicant.occupancy, found, *where, priority=priority
-    )
     remote_options.assess(applicant.occupancy, assessment, where, priority=priority)
     if assessment.clusters:
-        _count_in_best(assessment, passes=passes)
+        # Any other AdmissionCheck may take its time after MultiKueue's has passed.
+        is_alone = multikueue.only_multikueue(cluster_queue, snapshot.setup)
+        _count_in_best(assessment, passes=passes and is_alone)
 
 
 def _adapted_for(candidate: OptionCandidate) -> tuple[PodSet, ...] | Rejection:

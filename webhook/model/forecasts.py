@@ -7,7 +7,7 @@ each value says. Nothing is forecast here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
 from typing import Final, NamedTuple, TypeAlias
@@ -82,6 +82,8 @@ class Dispatch:
     waiting_since: float | None = None
     """When the Workload that waits the longest got quota, of those that no later one has overtaken,
     on the clock of ``Snapshot.as_of``; None: none waits."""
+    passed: int = field(default=0, compare=False)
+    """The latest reservation of those that have passed them, in seconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from random import Random
 from typing import Any, Final, TypeAlias, TypeVar
 
+from webhook.cost.cluster_prices import PriceSources
 from webhook.decide import match, wishes
 from webhook.jobs import BY_NAME, JobKind, kind_of
 from webhook.kueue import multikueue, requests
@@ -48,7 +49,6 @@ from webhook.simulate.scenario_spec import (
     SpecError,
     validated,
 )
-from webhook.state.price_compiler import PriceSources
 from webhook.state.snapshot import Snapshot, updated
 from webhook.state.snapshot_file import objects_in, snapshot_of
 

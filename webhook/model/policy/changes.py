@@ -127,8 +127,8 @@ class TolerationChanges(Structural):
     """Tolerations to add, unless the pod already has them."""
 
 
-class TeamAdaptation(Structural):
-    """What an option changes of what containers request. Absent: it changes only the queue."""
+class Adaptation(Structural):
+    """What this option changes in the pod templates. Absent: it changes only the queue."""
 
     accelerator: Accelerator = Accelerator.KEEP
     """Keep: change nothing. Remove: remove every extended accelerator resource, and the runtime
@@ -155,11 +155,6 @@ class TeamAdaptation(Structural):
     request a removed resource."""
     resources: ResourceChanges = Field(default_factory=ResourceChanges)
     """Changes to the containers' requests and limits."""
-
-
-class Adaptation(TeamAdaptation):
-    """What this option changes in the pod templates. Absent: it changes only the queue."""
-
     pod_sets: (
         Annotated[
             tuple[ContainerName, ...],

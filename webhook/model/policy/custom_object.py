@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError
 from webhook.model.fields import FieldError, field_errors
 from webhook.model.policy.field_types import ObjectName, Strings, Structural
 from webhook.model.policy.patterns import FORMS
+from webhook.model.policy.rules import RULES, Rule
 
 
 class PolicyError(ValueError):
@@ -83,14 +84,18 @@ class CustomObject(Structural):
 _Object = TypeVar("_Object", bound=CustomObject)
 
 
-def read_object(model: type[_Object], source: Mapping[str, Any]) -> _Object:
-    """Read a whole object as *model*.
+def read_object(
+    model: type[_Object],
+    source: Mapping[str, Any],
+    rules: Mapping[str, tuple[Rule, ...]] = RULES,
+) -> _Object:
+    """Read a whole object as *model*, which and whose parts must keep the *rules* on them.
 
     Raises:
         PolicyError: with every mistake, each naming its path.
 
     """
     try:
-        return model.model_validate(source, by_alias=True, by_name=False)
+        return model.model_validate(source, by_alias=True, by_name=False, context=rules)
     except ValidationError as error:
         raise PolicyError(field_errors(error, FORMS)) from error

@@ -10,10 +10,10 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from webhook.model import quantity
-from webhook.model.fields import FieldError
+from webhook.model.fields import FieldError, child
 from webhook.model.pods import Expression, Operator, Selector
 from webhook.model.policy.changes import (
     Accelerator,
@@ -36,7 +36,7 @@ from webhook.model.policy.custom_object import (
 )
 from webhook.model.policy.field_types import NamespaceName, Strict, Structural
 from webhook.model.policy.matching import LabelSelector, Match, SelectorExpression, ValueMatch
-from webhook.model.policy.rules import option_name
+from webhook.model.policy.rules import TEAM_RULES, option_name
 from webhook.model.policy.spec import (
     Guests,
     Mode,
@@ -44,7 +44,6 @@ from webhook.model.policy.spec import (
     Option,
     Reconsider,
     Spec,
-    TeamSpec,
 )
 from webhook.model.policy.strategy import (
     FinishTime,
@@ -128,7 +127,10 @@ class PolicyObject(CustomObject):
 
 def read_policy(source: Mapping[str, Any]) -> FallbackPolicy:
     """Read a policy as ``read_object`` does, and name its options."""
-    policy = read_object(PolicyObject, source)
+    return _with_named_options(read_object(PolicyObject, source))
+
+
+def _with_named_options(policy: PolicyObject) -> FallbackPolicy:
     options = tuple(
         option.model_copy(update={"name": option_name(option)}) for option in policy.spec.options
     )
@@ -143,14 +145,26 @@ class TeamMetadata(Metadata):
     namespace: NamespaceName
 
 
-class TeamPolicyObject(CustomObject):
+class TeamPolicyObject(PolicyObject):
     metadata: TeamMetadata
-    spec: TeamSpec
-    status: PolicyStatus | None = None
 
 
 _LONGEST_OF_TEAM: Final = 32_768
 """Characters of a team's spec as JSON; one with four options has some 2,000."""
+Fields: TypeAlias = "Mapping[str, Fields | None]"
+TEAM_FIELDS: Final[Fields] = {
+    **dict.fromkeys(("mode", "priority", "message", "warn")),
+    "match": dict.fromkeys(("kinds", "jobSelector", "maxRequests", "minRequests", "queues")),
+    "options": {
+        **dict.fromkeys(("name", "queue", "slowdown", "startDelay", "maxWait")),
+        "adaptation": dict.fromkeys(("accelerator", "by", "perRemoved", "containers", "resources")),
+    },
+    "strategy": dict.fromkeys(("type", "finishTime", "threshold")),
+}
+"""What a team may say: the fields of a spec, and those of what is below; None: all of these.
+
+None lets a policy's author act on more than what Jobs of the namespace ask for.
+"""
 
 
 def read_team_policy(source: Mapping[str, Any]) -> FallbackPolicy:
@@ -160,14 +174,35 @@ def read_team_policy(source: Mapping[str, Any]) -> FallbackPolicy:
         PolicyError: it breaks a rule, or is so large that many would fill the memory.
 
     """
-    if len(json.dumps(source.get("spec"))) > _LONGEST_OF_TEAM:
-        error = FieldError("spec", f"more than {_LONGEST_OF_TEAM} characters as JSON")
-        raise PolicyError((error,))
-    metadata = read_object(TeamPolicyObject, source).metadata
-    plain = {"name": "team", "generation": metadata.generation}
-    policy = read_policy({"metadata": plain, "spec": source["spec"]})
-    name = f"{metadata.namespace}/{metadata.name}"
-    return policy.model_copy(update={"name": name, "namespace": metadata.namespace})
+    spec, beyond = source.get("spec"), list[FieldError]()
+    if len(json.dumps(spec)) > _LONGEST_OF_TEAM:
+        too_long = FieldError("spec", f"more than {_LONGEST_OF_TEAM} characters as JSON")
+        raise PolicyError((too_long,))
+    own = {**source, "spec": _within(spec, TEAM_FIELDS, "spec", beyond)}
+    try:
+        policy = read_object(TeamPolicyObject, own, TEAM_RULES)
+    except PolicyError as error:
+        raise PolicyError((*beyond, *error.errors)) from error
+    if beyond:
+        raise PolicyError(tuple(beyond))
+    namespace = policy.metadata.namespace
+    name = f"{namespace}/{policy.metadata.name}"
+    return _with_named_options(policy).model_copy(update={"name": name, "namespace": namespace})
+
+
+def _within(given: Any, fields: Fields | None, path: str, beyond: list[FieldError]) -> Any:
+    """Return what of *given* is in the *fields*; add to *beyond* what is not."""
+    if fields is not None and isinstance(given, list):
+        items = enumerate(given)
+        return [_within(item, fields, child(path, index), beyond) for index, item in items]
+    if fields is None or not isinstance(given, dict):
+        return given
+    beyond += (FieldError(child(path, key), "no such field") for key in given if key not in fields)
+    return {
+        key: _within(value, fields[key], child(path, key), beyond)
+        for key, value in given.items()
+        if key in fields
+    }
 
 
 READ_BY_KIND: Final[Mapping[str, Callable[[Mapping[str, Any]], FallbackPolicy]]] = {

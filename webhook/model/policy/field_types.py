@@ -11,6 +11,7 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    ValidationInfo,
     model_validator,
 )
 from pydantic.alias_generators import to_camel
@@ -46,9 +47,10 @@ class Structural(Strict):
         return stored(given, {field.alias for field in cls.model_fields.values()})
 
     @model_validator(mode="after")
-    def _keep_rules(self) -> Self:
-        rules = RULES.get(type(self).__name__, ())
-        broken = [rule for rule in rules if not rule.holds(self)]
+    def _keep_rules(self, info: ValidationInfo) -> Self:
+        """Keep the rules that the reader gives as the context, or else those of ``RULES``."""
+        rules = (info.context or RULES).get(type(self).__name__, ())
+        broken = [rule for rule in rules if not rule.fact.holds(self)]
         if broken:
             raise _mistakes((tuple(rule.field.split(".")[1:]), rule.text(self)) for rule in broken)
         return self

@@ -21,7 +21,6 @@ from webhook.model.policy.field_types import (
     Labels,
     LabelValue,
     ObjectName,
-    QueueName,
     QueueOrNone,
     Structural,
     UserName,
@@ -110,10 +109,10 @@ PriorityClasses: TypeAlias = Annotated[
 ]
 
 
-class TeamMatch(Structural):
-    """Which Jobs of its namespace a team's policy is for. All given parts must hold.
+class Match(Structural):
+    """Which Jobs this policy is for. All given parts must hold.
 
-    Give something besides `kinds` and `queues`; `jobSelector: {}` selects every Job.
+    Give something besides the kinds, namespaces and queues; `jobSelector: {}` selects every Job.
     """
 
     kinds: Annotated[
@@ -128,24 +127,6 @@ class TeamMatch(Structural):
     """Only Jobs whose total requests are at most this, such as `nvidia.com/gpu: 1`."""
     min_requests: Amounts | None = None
     """Only Jobs whose total requests are at least this, such as `nvidia.com/gpu: 2`."""
-    queues: (
-        Annotated[
-            tuple[QueueName, ...],
-            Field(min_length=1, max_length=32, json_schema_extra=UNIQUE),
-            AfterValidator(unique),
-        ]
-        | None
-    ) = None
-    """Only Jobs submitted to one of these LocalQueues. Absent: the queues of the options."""
-
-
-class Match(TeamMatch):
-    """Which Jobs this policy is for. All given parts must hold.
-
-    Give something besides `kinds`, `namespaceSelector` and `queues`; `jobSelector: {}` selects
-    every Job.
-    """
-
     namespace_selector: LabelSelector | None = None
     """Selects namespaces by their labels. Absent: all namespaces except the system's and this
     release's own."""
@@ -177,7 +158,7 @@ class Match(TeamMatch):
         ]
         | None
     ) = None
-    """Only Jobs submitted to one of these LocalQueues; "" means Jobs that name no queue. Absent:
-    the queues of the options."""
+    """Only Jobs submitted to one of these LocalQueues; "" means Jobs that name no queue, and is not
+    for teams. Absent: the queues of the options."""
     without_queue: Flag = False
     """Also match Jobs that name no queue, in namespaces without a LocalQueue `default`."""

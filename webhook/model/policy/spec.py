@@ -11,7 +11,7 @@ from pydantic import (
 )
 
 from webhook.model.costs.devices import Isolation
-from webhook.model.policy.changes import Adaptation, TeamAdaptation
+from webhook.model.policy.changes import Adaptation
 from webhook.model.policy.field_types import (
     ATOMIC,
     FILLED,
@@ -33,10 +33,9 @@ from webhook.model.policy.matching import (
     LabelSelector,
     Match,
     PriorityClasses,
-    TeamMatch,
     UserNames,
 )
-from webhook.model.policy.strategy import MoveGain, MoveSaving, Strategy, TeamStrategy
+from webhook.model.policy.strategy import MoveGain, MoveSaving, Strategy
 
 
 class Mode(StrEnum):
@@ -71,13 +70,13 @@ class Only(Structural):
     Jobs may name any of them."""
 
 
-class TeamOption(Structural):
-    """One way to run the Job: a LocalQueue of its namespace and what containers request."""
+class Option(Structural):
+    """One way to run the Job: a LocalQueue of its namespace and an adaptation."""
 
     name: OptionName = ""
     """Name of the option, unique in the policy. It becomes a label on the Job and its pods. Absent:
     the queue's name."""
-    queue: QueueName
+    queue: QueueName = ""
     """A LocalQueue of the Job's namespace."""
     slowdown: Annotated[float, Field(strict=True, gt=0, le=1000)] | None = None
     """Expected run time, as a multiple of the first option's. It is used until enough runs were
@@ -89,17 +88,11 @@ class TeamOption(Structural):
     """Refuse this option if the Job is expected to start later than this after the decision. An
     unknown start is not refused. Not with strategy Threshold, which forecasts no starts. Absent: no
     limit."""
-    adaptation: TeamAdaptation = Field(default_factory=TeamAdaptation)
+    adaptation: Adaptation = Field(default_factory=Adaptation)
     """What this option changes in the pod templates. Absent: it changes only the queue."""
-
-
-class Option(TeamOption):
-    """One way to run the Job: a LocalQueue of its namespace and an adaptation."""
-
-    queue: QueueName = ""
-    """A LocalQueue of the Job's namespace. Give either this or `clusterQueue`."""
     cluster_queue: ObjectName = ""
-    """A ClusterQueue. The Job goes to the one LocalQueue of its namespace that points to it."""
+    """A ClusterQueue. The Job goes to the one LocalQueue of its namespace that points to it. Give
+    either this or `queue`."""
     guests: Guests | None = None
     """Limits on the Jobs that this policy sends to this option. Absent: no limits."""
     only: Only | None = None
@@ -107,8 +100,6 @@ class Option(TeamOption):
     priority_class: ObjectOrNone = ""
     """WorkloadPriorityClass that Jobs get with this option. Empty: unchanged. Give either this or
     `guests.priorityClass`."""
-    adaptation: Adaptation = Field(default_factory=Adaptation)
-    """What this option changes in the pod template. Absent: it changes only the queue."""
 
     @property
     def given_priority(self) -> str:
@@ -153,8 +144,8 @@ class Slices(Structural):
     Jobs that state their need in the annotation `gpu-memory`, as nothing enforces it."""
 
 
-class TeamSpec(Structural):
-    """Which Jobs of a namespace may run where, and how one place is chosen."""
+class Spec(Structural):
+    """Which Jobs may run where, and how one place is chosen."""
 
     mode: Mode = Mode.OBSERVE
     """Observe: decide, count and log; change nothing. Advise: also warn and annotate. Enforce: also
@@ -162,13 +153,13 @@ class TeamSpec(Structural):
     priority: Annotated[int, Field(strict=True, ge=-(2**31), le=2**31 - 1)] = 0
     """If several policies match a Job, the one with the highest priority applies, and of equal ones
     the first by name. A TeamFallbackPolicy applies only if no FallbackPolicy matches."""
-    match: TeamMatch
+    match: Match
     """Which Jobs this policy is for."""
     options: Annotated[
-        tuple[TeamOption, ...], Field(min_length=1, max_length=8, json_schema_extra=ATOMIC)
+        tuple[Option, ...], Field(min_length=1, max_length=8, json_schema_extra=ATOMIC)
     ]
     """Ways to run the Job, the most preferred first."""
-    strategy: TeamStrategy = Field(default_factory=TeamStrategy, json_schema_extra=FILLED)
+    strategy: Strategy = Field(default_factory=Strategy, json_schema_extra=FILLED)
     """How an option is chosen."""
     message: Message = ""
     """A further warning, shown after the warnings of a decision, such as whom to ask or a link to
@@ -177,13 +168,6 @@ class TeamSpec(Structural):
     """Whether the creator of a Job gets a warning if the Job was changed or has a value that cannot
     be read. If false, the Job's annotation `reason` and its Events still say so. Moves and undos
     are always answered."""
-
-
-class Spec(TeamSpec):
-    """Which Jobs may run where, and how one place is chosen."""
-
-    match: Match
-    """Which Jobs this policy is for."""
     job_class_label: Key | None = None
     """A label of the Jobs. Jobs with the same value are expected to run alike, and form a class.
     Absent, and for Jobs without the label: Jobs with the same images, commands, arguments and
@@ -201,12 +185,6 @@ class Spec(TeamSpec):
     """Selects namespaces, by their labels, that learn together. Jobs of this policy there share run
     times, failures and the number of guests. `{}` selects all. Absent: each namespace learns
     alone."""
-    options: Annotated[
-        tuple[Option, ...], Field(min_length=1, max_length=8, json_schema_extra=ATOMIC)
-    ]
-    """Ways to run the Job, the most preferred first."""
-    strategy: Strategy = Field(default_factory=Strategy, json_schema_extra=FILLED)
-    """How an option is chosen."""
     slices: Slices = Field(default_factory=Slices)
     """When a slice or a share of a device may replace the whole device. Absent: the Job has one
     pod, its memory need is known, and there is no time-slicing."""

@@ -170,11 +170,12 @@ class ThresholdRule(Structural):
     """Take the option only if fewer Workloads than this have reserved quota in its queue."""
 
 
-class TeamStrategy(Structural):
+class Strategy(Structural):
     """How an option is chosen. Give only the block of the type in use."""
 
     type: StrategyType = StrategyType.FINISH_TIME
-    """FinishTime: the earliest expected finish. Threshold: rules on counts and quota only."""
+    """FinishTime: the earliest expected finish. Cost: the least expected cost; not for teams.
+    Threshold: rules on counts and quota only."""
     finish_time: FinishTime | None = None
     """Settings for type FinishTime."""
     threshold: (
@@ -185,20 +186,13 @@ class TeamStrategy(Structural):
     ) = None
     """Rules for type Threshold, in order. If none holds, the first option is taken."""
 
+    cost: LeastCost | None = None
+    """Settings for type Cost."""
+
     @property
     def forecasts(self) -> bool:
         """Return whether starts and finishes must be known to decide by it."""
         return self.type is not StrategyType.THRESHOLD
-
-
-class Strategy(TeamStrategy):
-    """How an option is chosen. Only the block of the type in use may be given."""
-
-    type: StrategyType = StrategyType.FINISH_TIME
-    """FinishTime: the earliest expected finish. Cost: the least expected cost. Threshold: rules on
-    counts and quota only."""
-    cost: LeastCost | None = None
-    """Settings for type Cost."""
 
     @property
     def least_cost(self) -> LeastCost | None:

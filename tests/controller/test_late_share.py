@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders import GPU_OPTION, policy
-from webhook.cost.late_share import AGAIN_SECONDS, LateShares, next_weight, weighted
+from webhook.controller.congestion_publisher import AGAIN_SECONDS, LateShares, next_weight, weighted
 from webhook.model.policy.strategy import LatenessWeight
 
 RULES = LatenessWeight()

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from tests.learn import runs
-from webhook.learn.device_meter import MOST_PODS, DeviceMeter, MeasuredRun
+from webhook.controller.device_reader import MOST_PODS, DeviceMeter, MeasuredRun
 from webhook.learn.device_runs import UNKNOWN_BOUND, UNKNOWN_PART, UNKNOWN_WATTS, unpack
 from webhook.model.costs.devices import DeviceMeasure, DeviceSample
 
