@@ -18,7 +18,7 @@ Made by `python -m hack.commands_page` from `webhook/commands`.
 
 `kubectl fallback COMMAND` and `kueue-fallback COMMAND` are the same program, and use your own
 rights.
-`kubectl fallback COMMAND --help` says more about each.
+`--help` says more about each.
 
 ## Exit codes
 
