@@ -19,7 +19,7 @@ from tests.builders import (
 from webhook.decide import options
 from webhook.kueue.requests import priority_of
 from webhook.model.decision import Rejection
-from webhook.model.job import PRIORITY_LABEL
+from webhook.model.job import PRIORITY_LABEL, Requester
 from webhook.model.queues import (
     MULTIKUEUE,
     AdmissionCheck,
@@ -30,7 +30,6 @@ from webhook.model.queues import (
     WorkerCluster,
 )
 from webhook.model.reasons import Reason
-from webhook.model.requester import Requester
 from webhook.state.snapshot import updated
 
 GPU = "nvidia.com/gpu"

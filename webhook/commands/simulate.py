@@ -16,14 +16,14 @@ from rich.console import Console
 from rich.progress import Progress
 
 from webhook.commands import history, manifest, terminal
-from webhook.commands.kubectl_flags import output_option
+from webhook.commands.kubectl import output_option
 from webhook.hindsight.decision_lines import read_decision_lines
 from webhook.model.fields import FieldError
 from webhook.model.policy.fallback_policy import FallbackPolicy, seconds
 from webhook.model.policy.patterns import DURATION
 from webhook.simulate import scenario_file
 from webhook.simulate.scenario import Scenario
-from webhook.simulate.scenario_spec import SpecError
+from webhook.simulate.scenario_spec import ScenarioError
 from webhook.state.snapshot_file import read_objects
 
 if TYPE_CHECKING:
@@ -64,8 +64,8 @@ def _policies(path: str) -> Iterator[FallbackPolicy]:
     for source, place in read_objects(path):
         try:
             yield scenario_file.policy(source, place)
-        except SpecError as error:
-            raise FieldError("", "\n".join(map(str, error.errors))) from error
+        except ScenarioError as error:
+            raise FieldError("", str(error)) from error
 
 
 def _seconds(written: str) -> float:
@@ -216,7 +216,6 @@ def _check_plot(path: str | None) -> None:
 
 def _scenario(file: str, assignments: Sequence[str], seed: int) -> Scenario:
     from webhook.simulate import scenario_file, scenario_spec
-    from webhook.simulate.scenario import ScenarioError
 
     name = "stdin" if file == "-" else file
     folder = Path() if file == "-" else Path(file).parent

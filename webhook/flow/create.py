@@ -28,9 +28,9 @@ from webhook.model.decision import (
 )
 from webhook.model.fields import FieldError
 from webhook.model.holds import Hold
+from webhook.model.job import Requester
 from webhook.model.policy.fallback_policy import FallbackPolicy
 from webhook.model.reasons import LeftAlone, Obstacle, Reason, Skip
-from webhook.model.requester import Requester
 from webhook.model.words import clip, rfc3339, span
 from webhook.state.counted_arrivals import occupancy_of
 from webhook.state.occupancy import Occupancy

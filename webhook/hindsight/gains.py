@@ -365,10 +365,10 @@ def _is_assumed(job: ReplayedJob) -> bool:
     """Return whether one of the two compared run times was never observed."""
     if job.acts:
         first = job.policy.spec.options[0].name if job.policy else ""
-        basis = job.elsewhere.rests.get(first)
+        basis = job.rests.get(first)
     else:
         option = job.promised.option if job.promised else ""
-        basis = job.elsewhere.rests.get(option)
+        basis = job.rests.get(option)
     return basis in (Rests.SLOWDOWN, Rests.SAME)
 
 

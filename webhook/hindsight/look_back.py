@@ -64,23 +64,18 @@ class Rests(StrEnum):
     """Nothing: it is assumed to run as long as it did."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Elsewhere:
-    """One Job's run times in seconds, by flavor; and by option what they are based on."""
-
-    seconds: Mapping[str, float]
-    rests: Mapping[str, Rests]
-
-
-def elsewhere(
+def run_times(
     entry: JournalEntry,
     own_seconds: float,
     *,
     policy: FallbackPolicy | None,
     snapshot: Snapshot,
     learned: Estimates,
-) -> Elsewhere:
-    """Return the Job's run time on every flavor; on its own ones, the *own_seconds* it took."""
+) -> tuple[Mapping[str, float], Mapping[str, Rests]]:
+    """Return the Job's run time in seconds by flavor, and by option what it is based on.
+
+    On its own flavors it is the *own_seconds* that it took.
+    """
     # A replay may find that it asks for no quota, and so for no flavor.
     seconds = dict.fromkeys((*snapshot.setup.flavors, ""), own_seconds)
     rests: dict[str, Rests] = {}
@@ -95,7 +90,7 @@ def elsewhere(
             seconds[flavor] = own_seconds * ratio
             rests[option.name] = basis
     seconds[entry.flavors] = own_seconds
-    return Elsewhere(seconds=seconds, rests=rests)
+    return seconds, rests
 
 
 def _own(entry: JournalEntry, options: tuple[Option, ...]) -> Option | None:
@@ -166,8 +161,11 @@ class ReplayedJob:
     entry: JournalEntry
     policy: FallbackPolicy | None
     """The policy that decided, or would; None: none matches."""
-    elsewhere: Elsewhere
     submitted_queue: str
+    run_seconds: Mapping[str, float] = field(default_factory=dict)
+    """Its run time by flavor."""
+    rests: Mapping[str, Rests] = field(default_factory=dict)
+    """Option to what the run time there is based on."""
     mode: str = ""
     """The mode that held when it came; empty: no policy matches it."""
     unseen: tuple[str, ...] = ()
@@ -445,13 +443,11 @@ def _unseen(job: ReplayedJob, world: LookBackInput) -> tuple[str, ...]:
 def without_replay(entries: Iterable[JournalEntry]) -> Hindsight:
     """Return the entries without any replay, for when queues and policies are not known."""
     latest = sorted(_latest(entries), key=age_of)
-    nothing = Elsewhere(seconds={}, rests={})
     return Hindsight(
         jobs=tuple(
             ReplayedJob(
                 entry=entry,
                 policy=None,
-                elsewhere=nothing,
                 submitted_queue=entry.labels.get(QUEUE_LABEL, ""),
                 mode=entry.mode,
             )
@@ -505,14 +501,16 @@ def _replayed_job(entry: JournalEntry, world: LookBackInput) -> ReplayedJob | No
         if place is None or place.cluster_queue not in snapshot.setup.cluster_queues:
             return None
     policy = _policy(entry, job, snapshot)
-    known = elsewhere(
+    run_seconds, rests = run_times(
         entry,
         _own_seconds(entry, world),
         policy=policy,
         snapshot=snapshot,
         learned=world.learned.estimates,
     )
-    return ReplayedJob(entry=entry, policy=policy, elsewhere=known, submitted_queue=queue)
+    return ReplayedJob(
+        entry=entry, policy=policy, submitted_queue=queue, run_seconds=run_seconds, rests=rests
+    )
 
 
 def _is_whole(job: Job, snapshot: Snapshot) -> bool:
@@ -547,4 +545,4 @@ def _own_seconds(entry: JournalEntry, world: LookBackInput) -> float:
 
 
 def _seconds(job: ReplayedJob, besides: float) -> dict[str, float]:
-    return {flavors: seconds + besides for flavors, seconds in job.elsewhere.seconds.items()}
+    return {flavors: seconds + besides for flavors, seconds in job.run_seconds.items()}

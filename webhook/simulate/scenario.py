@@ -38,17 +38,6 @@ AND = "+"
 """Between the names of policies that decide together."""
 
 
-class ScenarioError(ValueError):
-    """A scenario is wrong: every mistake found, each naming its path."""
-
-    def __init__(self, errors: Sequence[FieldError]) -> None:
-        super().__init__(tuple(errors))
-        self.errors = tuple(errors)
-
-    def __str__(self) -> str:
-        return "\n".join(map(str, self.errors))
-
-
 EPOCH: Final = 1
 """Seconds since 1970 at the start of a scenario that does not say when it starts: 0 stands for no
 admission."""

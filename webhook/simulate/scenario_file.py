@@ -35,7 +35,6 @@ from webhook.simulate.scenario import (
     EPOCH,
     ReplayedPrices,
     Scenario,
-    ScenarioError,
     Submission,
     Worker,
 )
@@ -45,8 +44,8 @@ from webhook.simulate.scenario_spec import (
     JobTemplate,
     Objects,
     RunTimeSpec,
+    ScenarioError,
     ScenarioSpec,
-    SpecError,
     validated,
 )
 from webhook.state.snapshot import Snapshot, updated
@@ -98,7 +97,7 @@ def _ours(read: Callable[[Object], _Ours], source: Object, place: str) -> _Ours:
             FieldError(f"{place}.{mistake.path}".rstrip("."), mistake.message)
             for mistake in error.errors
         )
-        raise SpecError(mistakes) from error
+        raise ScenarioError(mistakes) from error
 
 
 def template(spec: JobTemplate, path: str, read_text: ReadText) -> Object:
@@ -303,8 +302,6 @@ def read_scenario(
         source = fields.as_mapping(document, "")
         spec = validated(scenario_spec.fill(source, given or {}))
         return _scenario(spec, read_text, seed)
-    except SpecError as error:
-        raise ScenarioError(error.errors) from error
     except FieldError as error:
         raise ScenarioError([error]) from error
 
