@@ -52,7 +52,7 @@ def scenario(
     if policies:
         world = world.ruled_by(policy for path in policies for policy in _policies(path))
     return read_decision_lines(
-        _lines(log),
+        _text(log).splitlines(),
         world,
         entries=past.entries,
         run_seconds=None if run_time is None else _seconds(run_time),
@@ -72,14 +72,6 @@ def _seconds(written: str) -> float:
     if re.fullmatch(DURATION, written) is None:
         raise FieldError("--run-time", f"expected a duration such as 90s or 1h30m, got {written}")
     return seconds(written)
-
-
-def _lines(path: str) -> list[str]:
-    try:
-        text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise FieldError(path, str(getattr(error, "strerror", "") or error)) from error
-    return text.splitlines()
 
 
 PROGRESS_FROM = 1_000
@@ -220,9 +212,7 @@ def _scenario(file: str, assignments: Sequence[str], seed: int) -> Scenario:
     name = "stdin" if file == "-" else file
     folder = Path() if file == "-" else Path(file).parent
     try:
-        documents = list(
-            manifest.read_documents(sys.stdin.read() if file == "-" else _text(Path(file)))
-        )
+        documents = list(manifest.read_documents(_text(file)))
     except manifest.ManifestError as error:
         raise FieldError(f"{name}:{error.line}" if error.line else name, error.message) from error
     if len(documents) != 1:
@@ -231,7 +221,7 @@ def _scenario(file: str, assignments: Sequence[str], seed: int) -> Scenario:
     try:
         return scenario_file.read_scenario(
             documents[0].value,
-            read_text=lambda path: _text(folder / path),
+            read_text=lambda path: _text(str(folder / path)),
             given=given,
             seed=seed,
         )
@@ -239,7 +229,7 @@ def _scenario(file: str, assignments: Sequence[str], seed: int) -> Scenario:
         raise FieldError("", _located(error.errors, name, documents[0])) from error
 
 
-def _located(errors: Sequence[FieldError], name: str, document: manifest.Document) -> str:
+def _located(errors: Sequence[FieldError], name: str, document: manifest.ManifestObject) -> str:
     """Return one line for each mistake, with its line in the scenario if it has one."""
     return "\n".join(
         f"{name}:{document.line(error.path)}: {error}"
@@ -253,11 +243,11 @@ def _first(path: str) -> str:
     return re.split(r"[.\[]", path, maxsplit=1)[0] or "-"
 
 
-def _text(path: Path) -> str:
+def _text(file: str) -> str:
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise FieldError(str(path), str(getattr(error, "strerror", "") or error)) from error
+        return manifest.read_text(file)
+    except manifest.ManifestError as error:
+        raise FieldError(file, error.message) from error
 
 
 def _results(scenario: Scenario, arms: Sequence[Arm], file: str) -> list[Result]:
