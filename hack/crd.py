@@ -24,6 +24,7 @@ from webhook.model.costs.accelerator_profile import (
     AcceleratorProfileStatus,
 )
 from webhook.model.costs.tariff import TARIFF_KIND, TariffSpec, TariffStatus
+from webhook.model.policy.custom_object import Structural
 from webhook.model.policy.fallback_policy import (
     GROUP,
     KIND,
@@ -33,7 +34,6 @@ from webhook.model.policy.fallback_policy import (
     Fields,
     PolicyStatus,
 )
-from webhook.model.policy.field_types import Structural
 from webhook.model.policy.rules import RULES, TEAM_RULES, Rule, quoted
 from webhook.model.policy.spec import Spec
 

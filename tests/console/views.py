@@ -101,17 +101,25 @@ def large(*, now=NOW, newer=0, queues=50):
         would_save=replace(SAVED, since=now - 21_600, rests=JOURNAL, margin_seconds=9_000.0),
         published=SavingsRecord(as_of=now - 150),
         waiting=tuple(
-            waiting(
-                f"train-{number}",
-                namespace=_TEAMS[number % len(_TEAMS)],
-                seconds=45.0 * number,
-                position=number + 1,
-                pending=96,
-                unseen=number % 4 == 3,
+            _since(
+                moment - 30 * (96 - number),
+                waiting(
+                    f"train-{number}",
+                    namespace=_TEAMS[number % len(_TEAMS)],
+                    seconds=45.0 * number,
+                    position=number + 1,
+                    pending=96,
+                    unseen=number % 4 == 3,
+                ),
             )
             for number in range(96)
         ),
     )
+
+
+def _since(created, line):
+    """Let a Workload wait since *created*."""
+    return replace(line, workload=line.workload._replace(created=int(created)))
 
 
 _TEAMS = ("vision", "speech", "robotics", "recsys", "climate", "genomics")

@@ -24,9 +24,11 @@ from webhook.api.resources import (
     our_path,
 )
 from webhook.commands import manifest, terminal
-from webhook.commands.connect import Scope, connected, listed
-from webhook.commands.kubectl_flags import (
+from webhook.commands.kubectl import (
+    Scope,
+    connected,
     filename_option,
+    listed,
     namespace_option,
     output_option,
     recursive_option,

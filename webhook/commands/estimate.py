@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from webhook.commands import terminal
-from webhook.commands.connect import (
+from webhook.commands.kubectl import (
     Duration,
     Scope,
+    namespace_option,
+    output_option,
+    scope_options,
 )
-from webhook.commands.kubectl_flags import namespace_option, output_option, scope_options
 from webhook.model.fields import FieldError
 
 if TYPE_CHECKING:
@@ -63,7 +65,7 @@ def command(
     from webhook.commands import history
 
     try:
-        past = history.read_history(snapshot, scope, since=time.time() - since)
+        past = history.past_of(scope, snapshot, since=time.time() - since)
         until = past.until if snapshot is not None else time.time()
         _show(past, policies, since=until - since, until=until, output=output)
     except FieldError as error:

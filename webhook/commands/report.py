@@ -13,12 +13,16 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import click
 
 from webhook.commands import terminal
-from webhook.commands.connect import Duration, Scope, forbidden_once
-from webhook.commands.kubectl_flags import (
+from webhook.commands.kubectl import (
+    Duration,
+    Scope,
     all_namespaces_option,
+    connected,
+    forbidden_once,
     namespace_option,
     output_option,
     read_query,
+    release_namespace_of,
     release_namespace_option,
     scope_options,
     selector_option,
@@ -328,8 +332,8 @@ def _history(asked: ReportOptions) -> ClusterHistory:
     from webhook.commands import history
 
     since = time.time() - (asked.days * _DAY if asked.slices else asked.since)
-    past = history.read_history(
-        asked.snapshot, asked.scope, since=since, release_namespace=asked.release_namespace
+    past = history.past_of(
+        asked.scope, asked.snapshot, since=since, release_namespace=asked.release_namespace
     )
     if asked.snapshot is None:
         for why in forbidden_once(past.unread):
@@ -352,7 +356,6 @@ def _replayed(past: ClusterHistory, given: Sequence[str], since: float, until: f
 def _show_slices(asked: ReportOptions) -> None:
     """Show how devices are better cut, by the Jobs of all journals that are given."""
     from webhook.commands import history, report_slices
-    from webhook.commands.connect import connected
     from webhook.hindsight.slice_advice import slice_advice
 
     past = _history(asked)
@@ -447,7 +450,6 @@ def _show_run_times(learned: Learned, output: str) -> None:
 
 
 def _learned(asked: ReportOptions) -> Learned:
-    from webhook.commands.connect import connected, release_namespace_of
     from webhook.state.snapshot_file import fetch_learned, read_learned
 
     if asked.snapshot is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from webhook.api.kubernetes_api import Forbidden
 from webhook.commands import terminal
-from webhook.commands.connect import listed
+from webhook.commands.kubectl import listed
 from webhook.cost.slice_geometry import Geometry
 from webhook.hindsight.slice_advice import CutAdvice, units_of
 from webhook.model.words import rfc3339

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from webhook.commands import history, manifest, terminal
-from webhook.commands.kubectl_flags import output_option
+from webhook.commands.kubectl import output_option
 from webhook.hindsight.decision_lines import read_decision_lines
 from webhook.model.fields import FieldError
 from webhook.model.policy.fallback_policy import FallbackPolicy, seconds
@@ -28,6 +28,7 @@ from webhook.state.snapshot_file import read_objects
 
 if TYPE_CHECKING:
     from webhook.simulate.results import Result
+
 
 PROGRESS_FROM = 1_000
 PLOTS_MISSING = "needs matplotlib: pip install 'kueue-fallback[plots]'"
@@ -147,7 +148,7 @@ def _replayed(asked: SimulateOptions) -> Scenario:
         # They decide in place of the snapshot's.
         world = world.ruled_by(policy for path in asked.policies for policy in _policies(path))
     return read_decision_lines(
-        _text(None if asked.decisions == "-" else Path(asked.decisions)).splitlines(),
+        _text(asked.decisions).splitlines(),
         world,
         entries=past.entries,
         run_seconds=None if asked.run_time is None else _seconds(asked.run_time),
@@ -186,10 +187,10 @@ def _check_plot(path: str | None) -> None:
 
 
 def _scenario(file: str, assignments: Sequence[str], seed: int) -> Scenario:
-    path = None if file == "-" else Path(file)
-    name, folder = ("stdin", Path()) if path is None else (file, path.parent)
+    name = "stdin" if file == "-" else file
+    folder = Path() if file == "-" else Path(file).parent
     try:
-        documents = list(manifest.read_documents(_text(path)))
+        documents = list(manifest.read_documents(_text(file)))
     except manifest.ManifestError as error:
         raise FieldError(f"{name}:{error.line}" if error.line else name, error.message) from error
     if len(documents) != 1:
@@ -198,7 +199,7 @@ def _scenario(file: str, assignments: Sequence[str], seed: int) -> Scenario:
     try:
         return scenario_file.read_scenario(
             documents[0].value,
-            read_text=lambda path: _text(folder / path),
+            read_text=lambda path: _text(str(folder / path)),
             given=given,
             seed=seed,
         )
@@ -206,7 +207,7 @@ def _scenario(file: str, assignments: Sequence[str], seed: int) -> Scenario:
         raise FieldError("", _located(error.errors, name, documents[0])) from error
 
 
-def _located(errors: Sequence[FieldError], name: str, document: manifest.Document) -> str:
+def _located(errors: Sequence[FieldError], name: str, document: manifest.ManifestObject) -> str:
     """Return one line for each mistake, with its line in the scenario if it has one."""
     return "\n".join(
         f"{name}:{document.line(error.path)}: {error}"
@@ -220,13 +221,11 @@ def _first(path: str) -> str:
     return re.split(r"[.\[]", path, maxsplit=1)[0] or "-"
 
 
-def _text(path: Path | None) -> str:
-    """Return what is in a file; None: in the standard input."""
+def _text(file: str) -> str:
     try:
-        return sys.stdin.read() if path is None else path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        name = "stdin" if path is None else str(path)
-        raise FieldError(name, str(getattr(error, "strerror", "") or error)) from error
+        return manifest.read_text(file)
+    except manifest.ManifestError as error:
+        raise FieldError(file, error.message) from error
 
 
 def _results(scenario: Scenario, arms: Sequence[Arm], file: str) -> list[Result]:

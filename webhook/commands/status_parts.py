@@ -28,8 +28,8 @@ from webhook.api.resources import (
     kueue_path,
     our_path,
 )
-from webhook.commands.connect import listed
 from webhook.commands.decision_table import unix_of
+from webhook.commands.kubectl import listed
 from webhook.commands.switch import off_of
 from webhook.kueue.tree_forecast import wait_for
 from webhook.model.faults import attempted

@@ -15,7 +15,6 @@ from webhook.api import lease
 from webhook.api.resources import KUEUE_GROUP, POLICIES
 from webhook.console.access import Rights
 from webhook.console.decisions import KEPT
-from webhook.console.queue_history import Place, Series, pending_in
 from webhook.console.view import (
     NOTHING,
     Cell,
@@ -116,7 +115,6 @@ class ConsoleInput:
     leads: Leads | None = None
     workers: Mapping[str, Snapshot | None] = field(default_factory=dict)
     """Each watched worker cluster's state; None: not known yet."""
-    history: Mapping[Place, Series] = field(default_factory=dict)
 
 
 def collect(known: ConsoleInput) -> View:
@@ -367,32 +365,31 @@ def _seen_off(view: View, rights: Rights) -> dict[str, Any]:
     return {"off": _off_in(names) if names else "", "off_in": names}
 
 
-def _queues(counted: Snapshot, known: ConsoleInput, cluster: str) -> Iterator[Queue]:
-    snapshot = counted
+def _queues(snapshot: Snapshot, known: ConsoleInput, cluster: str) -> Iterator[Queue]:
     idle = quota.plant(snapshot.setup.cluster_queues, snapshot.setup.cohorts)
     forest = idle.charged({name: held.usage for name, held in snapshot.workloads.held.items()})
     places: defaultdict[str, list[str]] = defaultdict(list)
     for (namespace, name), local_queue in sorted(snapshot.setup.local_queues.items()):
         places[local_queue.cluster_queue].append(f"{namespace}/{name}")
     for name in sorted(snapshot.setup.cluster_queues):
-        queue = _queue(snapshot.setup.cluster_queues[name], counted, forest.tree(name), known.now)
+        queue = _queue(snapshot.setup.cluster_queues[name], snapshot, forest.tree(name), known.now)
         yield replace(
             queue,
             cluster=cluster,
             local_queues=tuple(places[name]),
-            history=known.history.get((cluster, name), ()),
         )
 
 
-def _queue(queue: ClusterQueue, counted: Snapshot, tree: UsageTree | None, now: float) -> Queue:
-    held = counted.workloads.held.get(queue.name, _NOTHING)
-    admitted = counted.workloads.admitted.get(queue.name, _NOTHING)
-    forecast, trouble = counted.forecasts.get(queue.name), _trouble(queue, tree)
+def _queue(queue: ClusterQueue, snapshot: Snapshot, tree: UsageTree | None, now: float) -> Queue:
+    held = snapshot.workloads.held.get(queue.name, _NOTHING)
+    admitted = snapshot.workloads.admitted.get(queue.name, _NOTHING)
+    competing = snapshot.workloads.competing.get(queue.name, ())
+    forecast, trouble = snapshot.forecasts.get(queue.name), _trouble(queue, tree)
     return Queue(
         name=queue.name,
         cohort=queue.cohort,
         trouble=trouble,
-        pending=pending_in(counted, queue.name),
+        pending=held.pending + sum(arrival.count for arrival in competing),
         reserving=held.reserving,
         admitted=admitted.reserving,
         waits=None if forecast is None else forecast.waits(queue.name, now),

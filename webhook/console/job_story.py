@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from webhook.console import phrases
 from webhook.console.view import View
@@ -17,9 +16,6 @@ from webhook.model.reasons import Obstacle
 from webhook.model.words import span
 from webhook.state.waiting_line import WaitingWorkload
 from webhook.state.workload import Workload
-
-_ROOM: Final = 1.02
-"""Of the axis behind the last moment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,25 +27,6 @@ class JobMoment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
-    """One figure as it was forecast and as it was; empty: not known."""
-
-    what: str
-    forecast: str
-    truth: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CourseLane:
-    """How long it waits and runs; places are in percent."""
-
-    what: str
-    waits: float
-    runs: float
-    sentence: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class JobStory:
     namespace: str
     job: str
@@ -57,11 +34,8 @@ class JobStory:
     """In a word: pending, running, succeeded."""
     decision: ShownDecision | None
     moments: tuple[JobMoment, ...]
-    compared: tuple[Compared, ...]
-    lanes: tuple[CourseLane, ...]
-    """Forecast and truth on one axis; empty: nothing was forecast."""
-    span: str
-    """How long the axis is."""
+    compared: tuple[tuple[str, str, str], ...]
+    """What is compared, as it was forecast, and as it was; an empty one is not known."""
     is_searched: bool
     """Whether its Workload was looked for."""
 
@@ -95,7 +69,6 @@ def job_story(
     workload = workloads[-1] if workloads else None
     course = _course(workload, decision)
     option = _taken(decision)
-    lanes, reach = _lanes(decision, option, course, view.at)
     return JobStory(
         namespace=namespace,
         job=job,
@@ -103,8 +76,6 @@ def job_story(
         decision=decision,
         moments=tuple(_moments(decision, workload, line, course)),
         compared=tuple(_compared(decision, option, course)),
-        lanes=lanes,
-        span=span(reach),
         is_searched=workloads is not None,
     )
 
@@ -189,7 +160,7 @@ def _end(course: _Course) -> str:
 
 def _compared(
     decision: ShownDecision | None, option: RecordedOption | None, course: _Course
-) -> Iterator[Compared]:
+) -> Iterator[tuple[str, str, str]]:
     """Yield the forecast for the option that was taken, beside what then happened."""
     if decision is None or option is None:
         return
@@ -199,11 +170,10 @@ def _compared(
         ("Done after", option.finishes_in, _between(decision.at, course.ended)),
     )
     for what, forecast, truth in rows:
-        yield Compared(what=what, forecast=_words(forecast), truth=_words(truth))
+        yield what, _words(forecast), _words(truth)
     first = decision.recorded.options[0]
     if first.name != option.name:
-        instead = _words(first.finishes_in)
-        yield Compared(what=f"Done after, in {first.name} instead", forecast=instead, truth="")
+        yield f"Done after, in {first.name} instead", _words(first.finishes_in), ""
 
 
 def _between(start: float | None, end: float | None) -> float | None:
@@ -212,27 +182,3 @@ def _between(start: float | None, end: float | None) -> float | None:
 
 def _words(seconds: float | None) -> str:
     return "" if seconds is None else phrases.duration(seconds)
-
-
-def _lanes(
-    decision: ShownDecision | None, option: RecordedOption | None, course: _Course, now: float
-) -> tuple[tuple[CourseLane, ...], float]:
-    """Return forecast and truth on one axis, and the length of the axis in seconds."""
-    if decision is None or option is None or option.starts_in is None or option.runs is None:
-        return (), 0.0
-    end = course.ended or now
-    waited = max(0.0, (course.admitted or end) - decision.at)
-    ran = max(0.0, end - course.admitted) if course.admitted else 0.0
-    reach = _ROOM * max(option.starts_in + option.runs, waited + ran, 1.0)
-    return tuple(
-        CourseLane(
-            what=what,
-            waits=round(100 * waits / reach, 2),
-            runs=round(100 * runs / reach, 2),
-            sentence=f"{what}: waits {span(waits)}, runs {span(runs)}",
-        )
-        for what, waits, runs in (
-            ("Forecast", option.starts_in, option.runs),
-            ("Truth" if course.ended else "So far", waited, ran),
-        )
-    ), reach

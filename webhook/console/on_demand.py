@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from webhook.api.resources import Key
 from webhook.flow import create
 from webhook.model.decision import CreateOutcome
-from webhook.model.requester import Requester
+from webhook.model.job import Requester
 from webhook.state.queue_counts import QueueContents
 from webhook.state.snapshot import Snapshot
 from webhook.state.waiting_line import WaitingWorkload, waiting_in

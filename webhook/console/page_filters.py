@@ -12,9 +12,8 @@ from itertools import chain
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from webhook.console.collect import with_sums
 from webhook.console.view import Policy, Queue, View
-from webhook.hindsight.savings_record import Gained, SavingsRecord, ShownDecision
+from webhook.hindsight.savings_record import ShownDecision
 from webhook.jobs import referred
 from webhook.state.waiting_line import WaitingWorkload
 
@@ -43,12 +42,14 @@ class Filters:
 
     @property
     def narrow(self) -> bool:
-        return self.narrows_jobs or bool(self.namespace or self.policy)
+        """Return whether anything may be left out."""
+        return bool(self.text) or self.is_detailed
 
     @property
-    def narrows_jobs(self) -> bool:
-        """Return whether Jobs of one namespace and policy are told apart."""
-        return bool(self.queue or self.kind or self.text or self.is_moved)
+    def is_detailed(self) -> bool:
+        """Return whether more is asked for than a part of any name."""
+        parts = self.namespace, self.policy, self.queue, self.kind
+        return self.is_moved or any(parts)
 
 
 NONE: Final = Filters()
@@ -68,18 +69,19 @@ def address(filters: Filters, *, before: str = "") -> str:
 
 
 def narrowed(view: View, filters: Filters) -> View:
-    """Return the part of *view* that *filters* select; the page of decisions is chosen later."""
+    """Return the part of *view* that *filters* select; its sums stay those of all.
+
+    The page of decisions is chosen later.
+    """
     if not filters.narrow:
         return view
     decisions = tuple(_decisions(view, filters))
-    queues = tuple(_queues(view, filters))
     return replace(
         view,
-        queues=queues,
+        queues=tuple(_queues(view, filters)),
         policies=tuple(_policies(view, filters, decisions)),
         decisions=decisions,
         waiting=None if view.waiting is None else tuple(_waiting(view, filters)),
-        **with_sums(_published(view, filters), decisions),
     )
 
 
@@ -202,19 +204,6 @@ def _policies(view: View, filters: Filters, decisions: Iterable[ShownDecision]) 
             and (is_within or policy.name in decided)
         ):
             yield policy
-
-
-def _published(view: View, filters: Filters) -> SavingsRecord:
-    """Return what was saved by these Jobs: replays tell it by namespace and policy only."""
-    gained, hours = (
-        tuple(row for row in rows if not filters.narrows_jobs and _is_row(row, filters))
-        for rows in (view.published.gained, view.published.hours)
-    )
-    return replace(view.published, gained=gained, hours=hours)
-
-
-def _is_row(row: Gained, filters: Filters) -> bool:
-    return _has(filters.namespace, row.namespace) and _has(filters.policy, row.policy)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,9 +60,6 @@ class Queue:
     """The worker cluster that it is in; empty: this one."""
     local_queues: tuple[str, ...] = ()
     """``namespace/name`` of those that point to it."""
-    history: tuple[int | None, ...] = ()
-    """The most that were pending at once in each half hour of the last day, the last one now; None:
-    not counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

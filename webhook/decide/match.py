@@ -22,15 +22,14 @@ from webhook.model.decision import Skipped
 from webhook.model.fields import EMPTY, FieldError
 from webhook.model.flags import Named
 from webhook.model.forecasts import JobClass
-from webhook.model.job import ELASTIC, MULTIKUEUE_ORIGIN, OURS, Job, PodSet, of_pod_sets
+from webhook.model.job import ELASTIC, MULTIKUEUE_ORIGIN, OURS, Job, PodSet, Requester, of_pod_sets
 from webhook.model.kueue_support import is_on
 from webhook.model.pods import EVERYTHING
 from webhook.model.policy import fallback_policy
 from webhook.model.policy.fallback_policy import FallbackPolicy, Match, Only, ValueMatch
-from webhook.model.policy.matching import LabelSelector
+from webhook.model.policy.spec import LabelSelector
 from webhook.model.queues import KueueConfig
 from webhook.model.reasons import Skip
-from webhook.model.requester import Requester
 from webhook.model.words import clip
 from webhook.state.snapshot import Snapshot, updated
 

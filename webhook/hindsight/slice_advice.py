@@ -16,8 +16,8 @@ from math import inf
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from webhook.adapt import accelerators
+from webhook.cost.cluster_prices import device_of_node, devices_of
 from webhook.cost.device_shares import fraction
-from webhook.cost.flavor_devices import device_of_node, devices_of
 from webhook.cost.slice_geometry import (
     USABLE,
     WHOLE,

@@ -23,7 +23,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from webhook.model.fields import FieldError, child, field_errors
-from webhook.model.policy.field_types import Strict as _Strict
+from webhook.model.policy.custom_object import Strict as _Strict
 from webhook.model.policy.patterns import DECIMAL, DURATION, FORMS, LABEL
 
 RATE: Final = r"^[0-9]{1,9}(\.[0-9]{1,9})?/[smh]$"
