@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from certs.errors import Conflict, Missing, StoreError, Unavailable
+from certs.store import Conflict, Missing, StoreError, Unavailable
 
 if TYPE_CHECKING:
     from certs.plan import Bundle
@@ -77,17 +77,18 @@ def show(output: str, **place: str) -> None:
 
     Exit code 1: something is not as it should be; the last lines say what.
     """
-    from certs.overview import overview, to_json, to_text
+    from certs.overview import faults_of, to_json, to_text
 
     try:
-        published, kept = _store(place).read()
+        published, state = _store(place).read()
     except StoreError as error:
         _end(error)
     now = datetime.now(UTC)
-    found = overview(published, kept.state, now=now)
-    text = json.dumps(to_json(found), indent=2) if output == "json" else to_text(found, now=now)
-    click.echo(text)
-    sys.exit(_NO if found.faults else 0)
+    if output == "json":
+        click.echo(json.dumps(to_json(published, state, now=now), indent=2))
+    else:
+        click.echo(to_text(published, state, now=now))
+    sys.exit(_NO if any(faults_of(published, state, now=now)) else 0)
 
 
 @main.command()
@@ -124,12 +125,12 @@ def _ask(store: Store, *, until: float, revoke: bool) -> State:
     conflicts = 0
     while True:
         try:
-            _, kept = store.read()
-            if before is not None and _is_asked(before, kept.state):
+            _, state = store.read()
+            if before is not None and _is_asked(before, state):
                 # Only the answer was lost: to ask once more would rotate twice.
                 return before
-            before = before or kept.state
-            store.ask(kept, datetime.now(UTC), revoke=revoke)
+            before = before or state
+            store.ask(state, datetime.now(UTC), revoke=revoke)
         except Conflict:
             conflicts += 1
             if conflicts == _TRIES:
@@ -158,12 +159,12 @@ def _follow(store: Store, before: State, *, until: float, revoke: bool) -> None:
     said = ""
     while time.monotonic() < until:
         try:
-            published, kept = store.read()
+            published, state = store.read()
         except Unavailable as error:
             text, done = f"Waiting: {error}", False
         else:
             tell = _revocation if revoke else _progress
-            text, done = tell(before, kept.state, published)
+            text, done = tell(before, state, published)
         if text != said:
             click.echo(text)
             said = text

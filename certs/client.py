@@ -13,7 +13,7 @@ import yaml
 from kubernetes import config
 from kubernetes.client import ApiClient, Configuration
 
-from certs.errors import Conflict, Missing, Unavailable
+from certs.store import Conflict, Missing, Unavailable
 
 # Short: while an answer is waited for, no certificate is signed; the next look asks again.
 _TIMEOUT = urllib3.Timeout(connect=3.0, read=3.0)

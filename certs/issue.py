@@ -21,10 +21,24 @@ BACKDATED: Final = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Issued:
-    """A certificate with its private key."""
+    """A certificate with its private key: an authority's, or the leaf of one replica."""
 
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey
+    authority: x509.Certificate | None = None
+    """The one that signed a leaf, which is in memory alone; None: it is an authority itself."""
+
+    @property
+    def made(self) -> datetime:
+        return self.certificate.not_valid_before_utc + BACKDATED
+
+    @property
+    def expires(self) -> datetime:
+        return self.certificate.not_valid_after_utc
+
+    @property
+    def life(self) -> timedelta:
+        return self.expires - self.made
 
     @property
     def certificate_pem(self) -> bytes:
@@ -70,7 +84,8 @@ def new_leaf(
         # An old and a new authority share one subject name; this tells them apart.
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(public), critical=False)
     )
-    return Issued(certificate=builder.sign(authority.key, hashes.SHA256()), key=key)
+    certificate = builder.sign(authority.key, hashes.SHA256())
+    return Issued(certificate=certificate, key=key, authority=authority.certificate)
 
 
 def _builder(

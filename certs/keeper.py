@@ -12,11 +12,20 @@ from typing import Final, Protocol
 from cryptography import x509
 
 from certs import issue
-from certs.errors import Conflict, StoreError
-from certs.leaf import Leaf, lifetime, signer
-from certs.plan import Action, Bundle, Lifetimes, Step, after, plan, without_revoked
+from certs.issue import Issued
+from certs.plan import (
+    Action,
+    Bundle,
+    Lifetimes,
+    Step,
+    after,
+    lifetime,
+    plan,
+    signer,
+    without_revoked,
+)
 from certs.secret import State
-from certs.store import Kept
+from certs.store import Conflict, StoreError
 
 _LONGEST_WAIT: Final = timedelta(seconds=5)
 _MOST_STEPS: Final = 10
@@ -32,9 +41,9 @@ class Trouble(str):
 class Storage(Protocol):
     """What is needed of ``store.Store``."""
 
-    def read(self) -> tuple[Bundle, Kept]: ...
+    def read(self) -> tuple[Bundle, State]: ...
 
-    def write(self, kept: Kept, state: State) -> None: ...
+    def write(self, before: State, state: State) -> None: ...
 
     def publish(self, published: Bundle, certificates: Sequence[x509.Certificate]) -> None: ...
 
@@ -43,20 +52,13 @@ class Storage(Protocol):
 class Report:
     """What a replica has at the end of a look."""
 
-    leaf: Leaf | None = None
+    leaf: Issued | None = None
     trusted_at: float = 0.0
     """By the keeper's monotonic clock: until then API servers may not know who signed the leaf.
     Whoever has one of another authority that is valid shall use that."""
     authority_expires: datetime | None = None
     notice: str = ""
     """What is not as it should be; empty: all is well."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Seen:
-    state: State
-    bundle: Bundle
-    at: float
 
 
 class Keeper:
@@ -78,9 +80,12 @@ class Keeper:
         self._names = tuple(names)
         self._lifetimes = lifetimes
         self._now, self._monotonic, self._log = now, monotonic, log
-        self._leaf: Leaf | None = None
+        self._leaf: Issued | None = None
         self._trusted_at = 0.0
-        self._seen: _Seen | None = None
+        self._state: State | None = None
+        """As last read, with a signing authority if one ever was; None: nothing was read yet."""
+        self._bundle = Bundle(webhooks=())
+        """As it was read with that."""
         self._version = ""
         self._carried_since: dict[x509.Certificate, float] = {}
         """When each authority was first seen in every caBundle, and from then on always."""
@@ -113,25 +118,20 @@ class Keeper:
             # Before: an API server that takes its time must not make a certificate late.
             self._sign()
             asked = self._monotonic()
-            published, kept = self._storage.read()
-            seen = self._remember(published, kept.state, asked=asked)
-            action = plan(
-                seen.state,
-                seen.bundle,
-                now=self._now(),
-                lifetimes=self._lifetimes,
-                own=self._own_authority(),
-            )
+            bundle, state = self._remember(*self._storage.read(), asked=asked)
+            leaf, now = self._leaf, self._now()
+            own = leaf.authority if leaf is not None and now < leaf.expires else None
+            action = plan(state, bundle, now=now, lifetimes=self._lifetimes, own=own)
             if action is None:
-                self._heal(seen)
+                self._heal(bundle, state)
                 return
             try:
-                self._take(action, published, replace(kept, state=seen.state))
+                self._take(action, bundle, state)
             except Conflict as error:
                 conflict = error
         raise conflict
 
-    def _remember(self, published: Bundle, state: State, *, asked: float) -> _Seen:
+    def _remember(self, published: Bundle, state: State, *, asked: float) -> tuple[Bundle, State]:
         """Take over an answer: it may be as old as the question, and no older."""
         self._revoked = tuple(dict.fromkeys((*self._revoked, *state.revoked)))
         state = without_revoked(replace(state, revoked=self._revoked))
@@ -143,13 +143,13 @@ class Keeper:
             each: timedelta(seconds=max(0.0, asked - since))
             for each, since in self._carried_since.items()
         }
-        seen = _Seen(state=state, bundle=replace(published, carried_for=ages), at=asked)
+        bundle = replace(published, carried_for=ages, asked_at=asked)
         # What is broken or gone must not be forgotten while there is nothing better.
-        if state.signing is not None or self._seen is None:
-            self._seen = seen
-        return seen
+        if state.signing is not None or self._state is None:
+            self._state, self._bundle = state, bundle
+        return bundle, state
 
-    def _take(self, action: Action, published: Bundle, kept: Kept) -> None:
+    def _take(self, action: Action, published: Bundle, state: State) -> None:
         if action.step is Step.PUBLISH:
             self._storage.publish(published, action.certificates)
             self._log(_said(action))
@@ -157,38 +157,32 @@ class Keeper:
         now, authority = self._now(), None
         if action.needs_authority:
             authority = issue.new_authority(self._names[0], now=now, lifetime=self._lifetimes.ca)
-        if action.step is Step.MEND and self._is_news(published, kept):
+        # At the first start nothing was lost.
+        is_news = bool(self._leaf or state.faults or any(published.webhooks))
+        if action.step is Step.MEND and is_news:
             self._mending = f"the authority's Secret {action.reason}"
-        changed = after(kept.state, action, now=now, lifetimes=self._lifetimes, authority=authority)
-        self._storage.write(kept, changed)
+        changed = after(state, action, now=now, lifetimes=self._lifetimes, authority=authority)
+        self._storage.write(state, changed)
         self._log(_said(action))
 
-    def _is_news(self, published: Bundle, kept: Kept) -> bool:
-        """Say whether something was lost; at the first start there is nothing."""
-        return bool(self._leaf or kept.state.faults or any(published.webhooks))
-
-    def _own_authority(self) -> x509.Certificate | None:
-        leaf = self._leaf
-        return leaf.authority if leaf is not None and self._now() < leaf.expires else None
-
-    def _heal(self, seen: _Seen) -> None:
-        signing = seen.state.signing
-        if signing is None or not seen.bundle.carries(signing.certificate):
+    def _heal(self, bundle: Bundle, state: State) -> None:
+        signing = state.signing
+        if signing is None or not bundle.carries(signing.certificate):
             return
-        if self._mending and seen.bundle.has_settled(signing.certificate, self._lifetimes):
+        if self._mending and bundle.has_settled(signing.certificate, self._lifetimes):
             self._log("the authority is whole again")
             self._mending = ""
 
     def _sign(self) -> None:
-        seen, lifetimes = self._seen, self._lifetimes
+        bundle, lifetimes = self._bundle, self._lifetimes
         now, at = self._now(), self._monotonic()
-        if seen is None:
+        if self._state is None:
             return
-        age = timedelta(seconds=at - seen.at)
+        age = timedelta(seconds=at - bundle.asked_at)
         authority = signer(
             self._leaf,
-            seen.state,
-            seen.bundle,
+            self._state,
+            bundle,
             now=now,
             lifetimes=lifetimes,
             is_fresh=age < lifetimes.settle,
@@ -196,29 +190,26 @@ class Keeper:
         if authority is None:
             return
         life = lifetime(authority, now=now, lifetimes=lifetimes)
-        issued = issue.new_leaf(authority, self._names, now=now, lifetime=life)
-        is_refused = self._leaf is not None and not seen.bundle.carries(self._leaf.authority)
-        carried_for = seen.bundle.carried_for.get(authority.certificate, timedelta())
+        before = self._leaf.authority if self._leaf is not None else None
+        is_refused = before is not None and not bundle.carries(before)
+        carried_for = bundle.carried_for.get(authority.certificate, timedelta())
         unsettled = timedelta() if is_refused else lifetimes.settle - carried_for
         self._trusted_at = at + max(0.0, unsettled.total_seconds())
-        self._leaf = Leaf(issued=issued, authority=authority.certificate, made=now)
+        self._leaf = issue.new_leaf(authority, self._names, now=now, lifetime=life)
         self._log(f"a certificate that is valid until {self._leaf.expires.isoformat()}")
         self.on_leaf(self._report())
 
     def _report(self) -> Report:
-        seen = self._seen
-        signing = seen.state.signing if seen else None
+        signing = self._state.signing if self._state is not None else None
+        missing = ""
+        if self._state is not None and not self._version:
+            missing = "there is no webhook configuration to publish the authority in"
         return Report(
             leaf=self._leaf,
             trusted_at=self._trusted_at,
-            authority_expires=signing.certificate.not_valid_after_utc if signing else None,
-            notice="; ".join(filter(None, (self._mending, self._trouble, self._missing(seen)))),
+            authority_expires=signing.expires if signing else None,
+            notice="; ".join(filter(None, (self._mending, self._trouble, missing))),
         )
-
-    def _missing(self, seen: _Seen | None) -> str:
-        if seen is not None and not self._version:
-            return "there is no webhook configuration to publish the authority in"
-        return ""
 
 
 def _said(action: Action) -> str:

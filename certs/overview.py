@@ -1,7 +1,7 @@
 """What an admin wants to know of the certificates, as rows, a table or JSON. Pure."""
 
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -29,22 +29,15 @@ class Row:
     """How many webhooks' caBundle carry it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overview:
-    rows: tuple[Row, ...]
-    webhooks: int
-    faults: tuple[str, ...]
-    """What is not as it should be; empty: all is well."""
-    rotation_asked: bool
-
-
-def overview(published: Bundle, state: State, *, now: datetime) -> Overview:
+def rows_of(published: Bundle, state: State) -> tuple[Row, ...]:
+    """Return all authorities that are in the Secret, then those that are in caBundle alone."""
+    pairs = (("signing", state.signing), ("next", state.next))
     parts = [
-        *((part, each.certificate) for part, each in _pairs(state)),
+        *((part, each.certificate) for part, each in pairs if each is not None),
         *(("old", each) for each in state.old),
-        *(("unknown", each) for each in _unknown(published, state)),
+        *(("unknown", each) for each in published.certificates if each not in state.certificates),
     ]
-    rows = tuple(
+    return tuple(
         Row(
             part=part,
             certificate=certificate,
@@ -52,30 +45,26 @@ def overview(published: Bundle, state: State, *, now: datetime) -> Overview:
         )
         for part, certificate in parts
     )
-    return Overview(
-        rows=rows,
-        webhooks=len(published.webhooks),
-        faults=tuple(_faults(published, state, rows, now=now)),
-        rotation_asked=state.rotation_asked,
-    )
 
 
-def to_text(found: Overview, *, now: datetime) -> str:
+def to_text(published: Bundle, state: State, *, now: datetime) -> str:
+    webhooks = len(published.webhooks)
     table = Table(*_HEAD, box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for row in found.rows:
+    for row in rows_of(published, state):
         ends = row.certificate.not_valid_after_utc
-        where = "yes" if row.webhooks == found.webhooks else f"{row.webhooks} of {found.webhooks}"
+        where = "yes" if row.webhooks == webhooks else f"{row.webhooks} of {webhooks}"
         until = ends.strftime("%Y-%m-%d %H:%M:%S")
         table.add_row(row.part, fingerprint(row.certificate), until, _left(ends - now), where)
     console = Console(file=io.StringIO(), width=_WIDTH)
     with console.capture() as shown:
         console.print(table)
     lines = [line.rstrip() for line in shown.get().splitlines()]
-    asked = ("A rotation is asked for.",) if found.rotation_asked else ()
-    return "\n".join((*lines, *asked, *(f"Fault: {fault}" for fault in found.faults)))
+    asked = ("A rotation is asked for.",) if state.rotation_asked else ()
+    faults = (f"Fault: {fault}" for fault in faults_of(published, state, now=now))
+    return "\n".join((*lines, *asked, *faults))
 
 
-def to_json(found: Overview) -> Mapping[str, Any]:
+def to_json(published: Bundle, state: State, *, now: datetime) -> Mapping[str, Any]:
     return {
         "authorities": [
             {
@@ -85,11 +74,11 @@ def to_json(found: Overview) -> Mapping[str, Any]:
                 "notAfter": row.certificate.not_valid_after_utc.isoformat(),
                 "webhooks": row.webhooks,
             }
-            for row in found.rows
+            for row in rows_of(published, state)
         ],
-        "webhooks": found.webhooks,
-        "rotationAsked": found.rotation_asked,
-        "faults": list(found.faults),
+        "webhooks": len(published.webhooks),
+        "rotationAsked": state.rotation_asked,
+        "faults": list(faults_of(published, state, now=now)),
     }
 
 
@@ -98,18 +87,8 @@ def fingerprint(certificate: x509.Certificate) -> str:
     return certificate.fingerprint(hashes.SHA256()).hex()[:16]
 
 
-def _pairs(state: State) -> Iterable[tuple[str, Any]]:
-    pairs = (("signing", state.signing), ("next", state.next))
-    return ((part, each) for part, each in pairs if each is not None)
-
-
-def _unknown(published: Bundle, state: State) -> Iterable[x509.Certificate]:
-    return (each for each in published.certificates if each not in state.certificates)
-
-
-def _faults(
-    published: Bundle, state: State, rows: Iterable[Row], *, now: datetime
-) -> Iterable[str]:
+def faults_of(published: Bundle, state: State, *, now: datetime) -> Iterator[str]:
+    """Yield what is not as it should be; nothing: all is well."""
     yield from state.faults
     if state.signing is None:
         yield "no authority can sign"
@@ -117,7 +96,7 @@ def _faults(
         yield "the signing authority has expired"
     if not published.webhooks:
         yield "there is no webhook configuration, or it has no webhooks"
-    for row in rows:
+    for row in rows_of(published, state):
         if row.part != "unknown" and row.webhooks < len(published.webhooks):
             yield f"{row.part} {fingerprint(row.certificate)} is not in every caBundle"
 

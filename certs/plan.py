@@ -2,7 +2,8 @@
 
 The Secret says what must be trusted; caBundle follows it. An authority is published before it
 signs, and stays published until the last leaf that it signed is out of validity. Any replica may
-take any step: every write is of one version, and whoever is second reads again.
+take any step: every write is of one version, and whoever is second reads again. Also when a replica
+signs its serving certificate anew, and with what.
 """
 
 from collections.abc import Iterable, Mapping
@@ -53,6 +54,8 @@ class Bundle:
     """Without an answer Jobs are refused: failurePolicy Fail."""
     carried_for: Mapping[x509.Certificate, timedelta] = field(default_factory=dict)
     """For how long, at the least, every webhook's has had it; other changes do not count."""
+    asked_at: float = 0.0
+    """When it was asked for, by the reader's monotonic clock."""
 
     def carries(self, certificate: x509.Certificate) -> bool:
         """Say whether every webhook's does."""
@@ -181,14 +184,47 @@ def wants_rotation(state: State, now: datetime) -> bool:
     """Say whether the signing authority has had two thirds of its life, or was asked to go."""
     if state.signing is None:
         return False
-    made = state.signing.certificate.not_valid_before_utc
-    life = state.signing.certificate.not_valid_after_utc - made - BACKDATED
-    return state.rotation_asked or now - made - BACKDATED >= life * 2 / 3
+    return state.rotation_asked or now - state.signing.made >= state.signing.life * 2 / 3
 
 
 def expired(certificate: x509.Certificate, now: datetime) -> bool:
     # Not its beginning: a clock that runs behind must not throw a new authority away.
     return now >= certificate.not_valid_after_utc
+
+
+def signer(
+    leaf: Issued | None,
+    state: State,
+    bundle: Bundle,
+    *,
+    now: datetime,
+    lifetimes: Lifetimes,
+    is_fresh: bool = True,
+) -> Issued | None:
+    """Find the authority to sign a new leaf with; None: the one in use stays.
+
+    *is_fresh*: the Secret and caBundle are what they were a moment ago.
+    """
+    signing = state.signing
+    if signing is None or expired(signing.certificate, now):
+        return None
+    if not bundle.carries(signing.certificate):
+        return None
+    if leaf is None or leaf.authority is None or not bundle.carries(leaf.authority):
+        return signing
+    if now >= leaf.made + leaf.life * 5 / 6:
+        # Waiting any longer is worse than a certificate that is not known yet.
+        return signing
+    settled = is_fresh and bundle.has_settled(signing.certificate, lifetimes)
+    # A retired authority's leaf is replaced at once: nothing then depends on the old one any more.
+    is_due = now >= leaf.made + leaf.life * 2 / 3
+    wanted = is_due or leaf.authority != signing.certificate
+    return signing if settled and wanted else None
+
+
+def lifetime(authority: Issued, *, now: datetime, lifetimes: Lifetimes) -> timedelta:
+    """Return how long a leaf may live: not beyond its authority."""
+    return min(lifetimes.leaf, authority.certificate.not_valid_after_utc - now)
 
 
 def _mend(

@@ -5,17 +5,48 @@ Every write is of the version that was read; whoever is second gets a Conflict a
 
 import base64
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Protocol
 
 from cryptography import x509
 
 from certs import secret
-from certs.errors import Conflict, Missing
-from certs.pem import read_certificates, write_certificates
 from certs.plan import Bundle
-from certs.secret import State
+from certs.secret import State, read_certificates, write_certificates
+
+
+class StoreError(Exception):
+    """Any of the below."""
+
+
+class Conflict(StoreError):  # noqa: N818 - names a condition of the cluster
+    """Somebody else was faster; read again."""
+
+
+class Missing(StoreError):  # noqa: N818
+    """There is no such object."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what
+
+    def __str__(self) -> str:
+        return f"{self.what}: not found"
+
+
+class Unavailable(StoreError):  # noqa: N818
+    """No answer, or one that says no: nothing can be done but to ask again later."""
+
+    def __init__(self, detail: str, *, reached: bool = False) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.reached = reached
+        """The API server did answer."""
+
+    def __str__(self) -> str:
+        return self.detail
+
 
 _OURS = (secret.ROTATE, secret.REVOKE, secret.REVOKED, secret.RETIRED_AT)
 """Annotations that a change of the state writes anew."""
@@ -34,14 +65,6 @@ class Transport(Protocol):
     def patch(self, path: str, operations: object) -> Mapping[str, Any]: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
-    """What the Secret holds, with the object as it was read; None: there is no such Secret."""
-
-    state: State
-    source: Mapping[str, Any] | None
-
-
 class Store:
     def __init__(
         self, transport: Transport, *, namespace: str, name: str, configuration: str
@@ -52,22 +75,22 @@ class Store:
         self._secret = f"{self._secrets}/{name}"
         self._configuration = f"{_CONFIGURATIONS}/{configuration}"
 
-    def read(self) -> tuple[Bundle, Kept]:
+    def read(self) -> tuple[Bundle, State]:
         """Read caBundle, then the Secret.
 
         In this order what the Secret says is never older than what was published from it, so that
         a replica that was held up takes nothing away that has been added since.
         """
         published = self._published()
-        return published, self._kept()
+        return published, self._stored()
 
-    def write(self, kept: Kept, state: State) -> None:
-        """Write the Secret; a missing one is made anew."""
+    def write(self, before: State, state: State) -> None:
+        """Write the Secret in the place of what was read *before*; a missing one is made anew."""
         data, annotations = secret.write_state(state)
-        if kept.source is None:
+        if before.source is None:
             self._create(data, annotations)
             return
-        metadata = dict(kept.source["metadata"])
+        metadata = dict(before.source["metadata"])
         others = {
             key: value
             for key, value in (metadata.get("annotations") or {}).items()
@@ -78,19 +101,19 @@ class Store:
         if state.revocation_asked:
             others[secret.REVOKE] = "asked"
         metadata["annotations"] = {**others, **annotations}
-        rest = {k: v for k, v in (kept.source.get("data") or {}).items() if k not in secret.KEYS}
-        changed = {**kept.source, "metadata": metadata, "data": {**rest, **data}}
+        rest = {k: v for k, v in (before.source.get("data") or {}).items() if k not in secret.KEYS}
+        changed = {**before.source, "metadata": metadata, "data": {**rest, **data}}
         self._put(changed)
 
-    def ask(self, kept: Kept, at: datetime, *, revoke: bool = False) -> None:
+    def ask(self, before: State, at: datetime, *, revoke: bool = False) -> None:
         """Ask for a rotation, or that all authorities that there are be trusted no more."""
-        if kept.source is None:
+        if before.source is None:
             raise Missing(f"Secret {self._name}")
-        metadata = dict(kept.source["metadata"])
+        metadata = dict(before.source["metadata"])
         what = secret.REVOKE if revoke else secret.ROTATE
         asked = {what: at.isoformat(timespec="seconds")}
         metadata["annotations"] = {**(metadata.get("annotations") or {}), **asked}
-        self._put({**kept.source, "metadata": metadata})
+        self._put({**before.source, "metadata": metadata})
 
     def publish(self, published: Bundle, certificates: Iterable[x509.Certificate]) -> None:
         """Write the caBundle of every webhook at once."""
@@ -119,13 +142,14 @@ class Store:
             is_required=any(each.get("failurePolicy") == "Fail" for each in webhooks),
         )
 
-    def _kept(self) -> Kept:
+    def _stored(self) -> State:
         try:
             source = self._transport.get(self._secret)
         except Missing:
-            return Kept(state=State(), source=None)
+            return State()
         annotations = source["metadata"].get("annotations") or {}
-        return Kept(state=secret.read_state(source.get("data") or {}, annotations), source=source)
+        read = secret.read_state(source.get("data") or {}, annotations)
+        return replace(read, source=source)
 
     def _create(self, data: Mapping[str, str], annotations: Mapping[str, str]) -> None:
         metadata = {

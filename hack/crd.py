@@ -24,6 +24,7 @@ from webhook.model.costs.accelerator_profile import (
     AcceleratorProfileStatus,
 )
 from webhook.model.costs.tariff import TARIFF_KIND, TariffSpec, TariffStatus
+from webhook.model.policy.custom_object import Structural
 from webhook.model.policy.fallback_policy import (
     GROUP,
     KIND,
@@ -33,7 +34,6 @@ from webhook.model.policy.fallback_policy import (
     Fields,
     PolicyStatus,
 )
-from webhook.model.policy.field_types import Structural
 from webhook.model.policy.rules import RULES, TEAM_RULES, Rule, quoted
 from webhook.model.policy.spec import Spec
 
@@ -290,7 +290,7 @@ def _structural(node: Mapping[str, Any], models: Mapping[str, Any], rules: _Rule
 
 def _validation(rule: Rule) -> Schema:
     """Write a rule as an item of ``x-kubernetes-validations``."""
-    item = {"rule": rule.cel, "message": rule.message}
+    item = {"rule": rule.fact.cel, "message": rule.message}
     if rule.offender_cel:
         item["messageExpression"] = f"{quoted(rule.message + ': ')} + {rule.offender_cel}"
     if rule.field:

@@ -15,7 +15,7 @@ from webhook.kueue.queue_lines import pending_group
 from webhook.kueue.simulation import Running
 from webhook.model import quantity
 from webhook.model.forecasts import Basis, RunTime
-from webhook.model.job import QUEUE_LABEL, Job, PodSet
+from webhook.model.job import QUEUE_LABEL, Job, PodSet, Requester
 from webhook.model.pods import EVERYTHING, Container, PodTemplate, Resources
 from webhook.model.policy.fallback_policy import FallbackPolicy, read_policy, read_team_policy
 from webhook.model.queues import (
@@ -29,7 +29,6 @@ from webhook.model.queues import (
     ResourceFlavor,
     ResourceGroup,
 )
-from webhook.model.requester import Requester
 from webhook.state.counted_arrivals import occupancy_of
 from webhook.state.forecast_input import forecast_givens
 from webhook.state.snapshot import Snapshot, updated

@@ -25,9 +25,8 @@ from webhook.learn.job_class import Mark
 from webhook.learn.run_records import ClassRecord, config_map, shard_of
 from webhook.model.decision import CreateOutcome, Decided, Skipped
 from webhook.model.forecasts import JobClass
-from webhook.model.job import DECIDED_BY, JOB_CLASS, OPTION_LABEL
+from webhook.model.job import DECIDED_BY, JOB_CLASS, OPTION_LABEL, read_requester
 from webhook.model.policy.fallback_policy import FallbackPolicy
-from webhook.model.requester import read_requester
 from webhook.state import forecast_input
 from webhook.state.counted_arrivals import occupancy_of
 from webhook.state.snapshot import Snapshot, updated

@@ -24,8 +24,8 @@ _GROUPS = {
             "Show what was or would be decided for a Job, and why.",
         ),
         "move": (
-            "webhook.commands.move_job",
-            "command",
+            "webhook.commands.undo",
+            "move",
             "Move a pending Job to another option of its policy.",
         ),
         "queue": (
@@ -90,8 +90,8 @@ _GROUPS = {
         "control": ("webhook.commands.serve", "control", "Run the controller."),
         "serve": ("webhook.commands.serve", "serve", "Run the webhook's server."),
         "unfinished": (
-            "webhook.commands.unfinished",
-            "command",
+            "webhook.commands.release",
+            "unfinished",
             "List unfinished Jobs that carry a decision.",
         ),
     },

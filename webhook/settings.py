@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from webhook.model.policy.matching import KindName
+from webhook.model.policy.spec import KindName
 
 _LABEL: Final = r"^[a-zA-Z_][a-zA-Z0-9_]*$"
 _BY: Final = "by ($namespace, $pod, $model, $part)"

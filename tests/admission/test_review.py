@@ -9,7 +9,7 @@ import pytest
 from webhook.admission import review
 from webhook.admission.review import Review, Verdict
 from webhook.model.fields import FieldError
-from webhook.model.requester import Requester
+from webhook.model.job import Requester
 
 JOB = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "light-1"}}
 

@@ -4,8 +4,8 @@ import base64
 import copy
 import itertools
 
-from certs.errors import Conflict, Missing
-from certs.pem import read_certificates
+from certs.secret import read_certificates
+from certs.store import Conflict, Missing
 
 SECRETS = "/api/v1/namespaces/ours/secrets"
 SECRET = f"{SECRETS}/kueue-fallback-ca"

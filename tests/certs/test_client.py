@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from certs.client import Client
-from certs.errors import Conflict, Missing, Unavailable
+from certs.store import Conflict, Missing, Unavailable
 from tests.commands.apiserver import serving
 
 

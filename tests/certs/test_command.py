@@ -7,10 +7,9 @@ import pytest
 from click.testing import CliRunner
 
 from certs import __main__ as command
-from certs.errors import Unavailable
 from certs.keeper import Keeper
 from certs.plan import Lifetimes
-from certs.store import Store
+from certs.store import Store, Unavailable
 from tests.certs.fake_cluster import CONFIGURATION, FakeCluster
 
 DAY = timedelta(days=1)

@@ -4,9 +4,8 @@ import base64
 
 import pytest
 
-from certs.errors import Unavailable
-from certs.pem import write_certificates
-from certs.secret import REVOKE, REVOKED, digest
+from certs.secret import REVOKE, REVOKED, digest, write_certificates
+from certs.store import Unavailable
 from tests.certs.authorities import certificate
 from tests.certs.fake_cluster import CONFIGURATION, SECRET
 from tests.certs.world import LEAF, SETTLE, World

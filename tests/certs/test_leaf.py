@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from certs.issue import new_leaf
-from certs.leaf import Leaf, lifetime, signer
+from certs.plan import lifetime, signer
 from certs.secret import State
 from tests.certs.authorities import (
     DAY,
@@ -22,8 +22,7 @@ SIGNING = State(signing=authority("a"))
 
 
 def leaf(name="a", *, age=timedelta()):
-    issued = new_leaf(authority(name), ("x.svc",), now=NOW - age, lifetime=DAY)
-    return Leaf(issued=issued, authority=certificate(name), made=NOW - age)
+    return new_leaf(authority(name), ("x.svc",), now=NOW - age, lifetime=DAY)
 
 
 def sign(found, state=SIGNING, seen=None, **more):

@@ -4,9 +4,8 @@ import base64
 
 import pytest
 
-from certs.errors import Conflict
 from certs.secret import RETIRED_AT, ROTATE, State
-from certs.store import Store
+from certs.store import Conflict, Store
 from tests.certs.authorities import NOW, authority, certificate
 from tests.certs.fake_cluster import CONFIGURATION, SECRET, SECRETS, FakeCluster
 
@@ -37,7 +36,7 @@ def test_what_is_written_is_read_again_and_what_others_wrote_stays(cluster, stor
 
     store.write(store.read()[1], STATE)
 
-    assert store.read()[1].state.certificates == (A, B)
+    assert store.read()[1].certificates == (A, B)
     assert cluster.data["theirs"] == "eA=="
     assert cluster.annotations == {"their": "note", RETIRED_AT: "2026-03-01T12:00:00.000+00:00"}
     assert cluster.objects[SECRET]["metadata"]["labels"] == {"theirs": "kept"}
@@ -58,7 +57,7 @@ def test_a_deleted_secret_is_made_anew(cluster, store):
     store.write(store.read()[1], STATE)
 
     assert cluster.calls[-1] == ("POST", SECRETS)
-    assert store.read()[1].state.certificates == (A, B)
+    assert store.read()[1].certificates == (A, B)
 
 
 @pytest.mark.parametrize("between", ["put_secret", "delete_secret"])

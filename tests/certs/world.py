@@ -5,10 +5,9 @@ An API server may act on any webhook configuration that was in force within the 
 
 from datetime import UTC, datetime, timedelta
 
-from certs.errors import Unavailable
 from certs.keeper import Keeper
 from certs.plan import Lifetimes
-from certs.store import Store
+from certs.store import Store, Unavailable
 from tests.certs.fake_cluster import CONFIGURATION, FakeCluster, bundles_of
 from webhook.observer.certificates import carried
 from webhook.server.tls import is_time_for
@@ -151,7 +150,7 @@ class World:
         for bundles in self.in_force():
             if any(leaf.authority not in bundle for bundle in bundles):
                 yield f"{self.time}: replica {number} is signed by an authority that is unknown"
-        certificate = leaf.issued.certificate
+        certificate = leaf.certificate
         for skew in SKEWS:
             at = START + timedelta(seconds=self.time + skew)
             for each in (certificate, leaf.authority):

@@ -26,11 +26,12 @@ OF_THE_API_SERVER = {
     "apiserver_admission_webhook_fail_open_count": {"name"},
     "apiserver_admission_webhook_rejection_count": {"name", "error_type"},
 }
+OF_KUEUE = {"kueue_pending_workloads": {"cluster_queue", "status"}}
 
 
 def labels_of_series():
     """Every series that is scraped, and its labels."""
-    known = dict(OF_THE_API_SERVER)
+    known = OF_THE_API_SERVER | OF_KUEUE
     for name, metric in OURS.items():
         labels = {*metric.labels, *OF_THE_SCRAPE}
         if metric.kind is Kind.HISTOGRAM:
@@ -42,7 +43,7 @@ def labels_of_series():
 
 
 KNOWN = labels_of_series()
-SERIES = re.compile(r"\b((?:kueue_fallback|process|apiserver)_\w+)(?:\{([^}]*)\})?")
+SERIES = re.compile(r"\b((?:kueue_fallback|kueue_pending|process|apiserver)_\w+)(?:\{([^}]*)\})?")
 LABEL = re.compile(r'(\w+)\s*(?:=~|!~|!=|=)\s*"')
 GROUPING = re.compile(r"\b(by|on)\s*\(([^)]*)\)")
 

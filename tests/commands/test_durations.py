@@ -3,7 +3,7 @@
 import click
 import pytest
 
-from webhook.commands.connect import Duration
+from webhook.commands.kubectl import Duration
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 import pytest
 
-from webhook.commands.kubectl_flags import read_query
+from webhook.commands.kubectl import read_query
 from webhook.model.fields import FieldError
 
 LABELS = {"team": "ml", "tier": "a", "app.kubernetes.io/name": "x"}

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from webhook.commands import terminal
-from webhook.commands.connect import forbidden_once
+from webhook.commands.kubectl import forbidden_once
 from webhook.model import words
 
 HEADER = ("NAME", "STATE", "REASON")

@@ -11,8 +11,8 @@ import pytest
 from tests.commands.calling import call_on
 from tests.commands.cluster import Cluster
 from webhook.commands.queue import RESTRICTED
-from webhook.model import expected_start
-from webhook.model.expected_start import ExpectedStart
+from webhook.model import forecasts
+from webhook.model.forecasts import ExpectedStart
 from webhook.model.job import DECISION, EXPECTED_START
 
 VISIBILITY = "/apis/visibility.kueue.x-k8s.io"
@@ -77,7 +77,7 @@ def test_a_newer_forecast_of_the_controller_goes_before_it(queue):
     newer = ExpectedStart(
         at=time.time() + 600, as_of=time.time() - 40, cluster_queue="cpu-cq", position=4, pending=9
     )
-    annotations = {DECISION: decided(), EXPECTED_START: expected_start.annotation_of(newer)}
+    annotations = {DECISION: decided(), EXPECTED_START: forecasts.write_expected_start(newer)}
 
     (found,) = json.loads(queue("train", "-o", "json", jobs=[job(**annotations)]).stdout)[
         "workloads"
@@ -141,14 +141,14 @@ HOSTILE = ["", "[]", "{", '{"starts": 7}', UNDATED, "{" * 600, "9" * 99]
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_what_somebody_else_wrote_there_is_no_start(text):
-    assert expected_start.read_expected_start({EXPECTED_START: text}) is None
+    assert forecasts.read_expected_start({EXPECTED_START: text}) is None
 
 
 def test_what_is_written_is_read_again():
     start = ExpectedStart(at=1e9, as_of=9e8, cluster_queue="cpu-cq", position=4, pending=9)
 
     assert (
-        expected_start.read_expected_start({EXPECTED_START: expected_start.annotation_of(start)})
+        forecasts.read_expected_start({EXPECTED_START: forecasts.write_expected_start(start)})
         == start
     )
 

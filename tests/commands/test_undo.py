@@ -8,11 +8,11 @@ import pytest
 from click.testing import CliRunner
 
 from tests.commands.apiserver import serving
+from tests.commands.calling import call
 from tests.flow.movable_jobs import UNNAMED
 from tests.flow.moves import pending, plain, reconsidering, with_spec
 from tests.reviews import light_job
 from tests.servers import Server
-from webhook.commands import move_job
 from webhook.commands.undo import TRIES, command
 from webhook.model.policy.fallback_policy import Mode
 
@@ -269,7 +269,7 @@ def test_what_the_api_server_refuses_is_said_in_its_words(server, undo, status, 
 def move(tmp_path):
     def run(cluster, *words):
         with serving(cluster, tmp_path, namespace="team") as kubeconfig:
-            return CliRunner().invoke(move_job.command, [*words, "--kubeconfig", kubeconfig])
+            return call("move", *words, "--kubeconfig", kubeconfig)
 
     return run
 

@@ -7,14 +7,14 @@ from click.testing import CliRunner
 
 from tests.commands.apiserver import serving
 from tests.commands.cluster import Cluster
-from webhook.commands.unfinished import command
+from webhook.commands.release import unfinished
 
 
 @pytest.fixture
 def run(tmp_path):
     def listed(answer):
         with serving(answer, tmp_path) as kubeconfig:
-            return CliRunner().invoke(command, ["--kubeconfig", kubeconfig])
+            return CliRunner().invoke(unfinished, ["--kubeconfig", kubeconfig])
 
     return listed
 
@@ -123,8 +123,8 @@ def test_namespaces_and_labels_choose(tmp_path, words, expected):
     jobs = [{**job(name), "kind": "Job"} for name in ("a", "b")]
     with serving(Cluster(*jobs), tmp_path) as kubeconfig:
         asked = [*words, "--kubeconfig", kubeconfig]
-        found = CliRunner().invoke(command, [*asked, "-o", "json"])
-        names = CliRunner().invoke(command, [*asked, "-o", "name"])
+        found = CliRunner().invoke(unfinished, [*asked, "-o", "json"])
+        names = CliRunner().invoke(unfinished, [*asked, "-o", "name"])
 
     listed = [f"{each['namespace']}/{each['name']}" for each in json.loads(found.stdout)["jobs"]]
     assert listed == expected

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from html.parser import HTMLParser
+from math import inf
 
 import pytest
 
@@ -9,8 +10,8 @@ from tests.console import views
 from tests.console.waiting import waiting
 from webhook.console import page_filters, phrases, routes
 from webhook.console.job_story import job_story
-from webhook.console.page import render, render_job
-from webhook.console.view import ShownCluster
+from webhook.console.page import AT_ONCE, render, render_job
+from webhook.console.view import Judged, ShownCluster
 from webhook.hindsight.savings_record import FORECASTS, Gained, SavingsRecord
 
 HOSTILE = '</style></script><script>alert(1)</script><img src=x onerror="alert(1)">\'{{7*7}}'
@@ -91,7 +92,8 @@ def test_a_stale_state_is_said_in_the_title_the_alert_and_the_age():
 
 def test_jobs_without_a_review_are_said_at_the_top():
     missed = "3 Jobs created without a review within an hour, the last before 14:27Z"
-    said = text(views.view(policies=(views.policy(unreviewed=missed),)))
+    judged = {"light-gpu": Judged(is_ready=True, message="", unreviewed=missed)}
+    said = text(views.view(policies=(views.policy(),), judged=judged))
 
     assert f"Jobs are not decided. Policy light-gpu: {missed}. kubectl fallback status" in said
     assert "Jobs are not decided" not in text(views.view(policies=(views.policy(),)))
@@ -154,9 +156,114 @@ def test_a_queue_that_admits_nobody_says_why_and_comes_first():
         )
     )
 
-    assert "held no cohort ✕ Admits nobody: stopped (Hold)" in said
-    assert "busy no cohort pending 40 wait 3m20s" in said
-    assert said.index("held no cohort") < said.index("busy no cohort")
+    held = "held 0 of 8 gpu a100 0 pending no wait ✕ Admits nobody: stopped (Hold)"
+    busy = "busy 0 of 8 gpu a100 40 pending wait 3m20s"
+    assert said.index(held) < said.index(busy)
+
+
+def test_of_a_queue_devices_are_shown_at_once_and_cores_only_without_any():
+    cells = (
+        views.cell(resource="cpu", nominal=64_000),
+        views.cell(nominal=8, reserved=6),
+        views.cell(flavor="h100", nominal=4, reserved=6),
+    )
+    cores = (
+        views.cell(resource="memory", nominal=views.GI),
+        views.cell(resource="cpu", nominal=8000, reserved=500),
+    )
+    queues = views.queue("devices", cells=cells), views.queue("none", cells=())
+
+    said = text(views.view(queues=(*queues, views.queue("cores", cells=cores))))
+
+    assert "devices 6 of 8 gpu a100 , 6 of 4 gpu h100 0 pending" in said
+    assert "cores 0.5 of 8 cpu a100 0 pending" in said
+    assert "none no quota 0 pending" in said
+
+
+@pytest.mark.parametrize(
+    ("values", "parts", "sentence"),
+    [
+        (
+            {"nominal": 8, "reserved": 6},
+            [("own", "0.0%", "75.0%"), ("free", "75.0%", "25.0%")],
+            "6 of 8 reserved, nothing borrowed; for a newcomer 2 free",
+        ),
+        (
+            {"nominal": 8, "reserved": 10, "available": 6},
+            [("own", "0.0%", "50.0%"), ("borrowed", "50.0%", "12.5%"), ("free", "62.5%", "37.5%")],
+            "8 of 8 reserved, 2 borrowed; for a newcomer 6 free, 6 by borrowing",
+        ),
+        (
+            # The rest of the quota is lent to others.
+            {"nominal": 8, "reserved": 2, "available": 2},
+            [("own", "0.0%", "25.0%"), ("free", "25.0%", "25.0%")],
+            "2 of 8 reserved, nothing borrowed; for a newcomer 2 free",
+        ),
+        (
+            # Lowered below what was reserved.
+            {"nominal": 0, "reserved": 0, "available": -3},
+            [],
+            "0 of 0 reserved, nothing borrowed; for a newcomer 0 free",
+        ),
+        (
+            {"resource": "cpu", "nominal": 64_000, "reserved": 500},
+            [("own", "0.0%", "0.78%"), ("free", "0.78%", "99.22%")],
+            "0.5 of 64 reserved, nothing borrowed; for a newcomer 63.5 free",
+        ),
+    ],
+)
+def test_a_bar_shows_what_is_reserved_borrowed_and_free(values, parts, sentence):
+    tags = read(views.view(queues=(views.queue(cells=(views.cell(**values),)),))).tags
+
+    assert sentence in [attributes.get("aria-label") for _, attributes in tags]
+    assert parts == [
+        (attributes["class"], attributes["x"], attributes["width"])
+        for tag, attributes in tags
+        if tag == "rect" and attributes.get("class") in ("own", "borrowed", "free")
+        if "x" in attributes
+    ]
+
+
+def test_of_many_queues_the_busiest_are_shown_at_once():
+    queues = tuple(views.queue(f"q{number:03}", pending=number) for number in range(AT_ONCE + 6))
+
+    said = text(views.view(queues=queues))
+
+    assert said.index("q006") < said.index("6 more ClusterQueues") < said.index("q005")
+
+
+def test_who_waits_is_listed_with_since_when_until_when_and_why():
+    line = (
+        waiting("next", seconds=0.0, low=0.0, high=0.0),
+        waiting("train", seconds=120.0, position=4, pending=9, unseen=2),
+        replace(waiting("held", seconds=inf), cluster_queue="held-cq"),
+        replace(waiting("evicted", seconds=60.0), until=views.NOW),
+    )
+    line = tuple(
+        replace(each, workload=each.workload._replace(created=int(views.NOW) - 90)) for each in line
+    )
+    held = views.queue("held-cq", trouble="stopped (Hold)")
+
+    said = text(views.view(waiting=line, queues=(held,)))
+
+    assert "team/ next gpu-cq 1 of 3 1m30s ago now it is next" in said
+    guess = "how long 2 Workloads ahead of it will run is a guess: no such run was seen"
+    assert (
+        f"train gpu-cq 4 of 9 1m30s ago in 2m 1m to 3m, a guess 3 Workloads ahead; {guess}" in said
+    )
+    assert "held held-cq 1 of 3 1m30s ago not foreseen held-cq admits nobody: stopped" in said
+    assert "in 1m 30s to 1m30s it is next; backs off after an eviction until 14:13:20" in said
+
+
+def test_of_many_who_wait_the_first_to_start_are_shown_at_once():
+    line = tuple(
+        waiting(f"train-{number:03}", seconds=float(number)) for number in range(AT_ONCE + 6)
+    )
+
+    said = text(views.view(waiting=line))
+
+    assert said.index("train-009") < said.index("6 more Jobs that start later")
+    assert said.index("6 more Jobs that start later") < said.index("train-010")
 
 
 def hostile_view():
@@ -171,7 +278,8 @@ def hostile_view():
         off=HOSTILE,
         leader=HOSTILE,
         queues=(views.queue(HOSTILE, cells=cells, cohort=HOSTILE, trouble=HOSTILE),),
-        policies=(views.policy(HOSTILE, mode=HOSTILE, ready=False, message=HOSTILE),),
+        policies=(views.policy(HOSTILE, mode=HOSTILE, options=(HOSTILE,)),),
+        judged={HOSTILE: Judged(is_ready=False, message=HOSTILE, unreviewed=HOSTILE)},
         decisions=(made,),
     )
 
@@ -247,15 +355,15 @@ def test_what_was_saved_says_on_what_it_rests():
     record = SavingsRecord(as_of=views.NOW - 60)
     both = text(views.view(savings=replayed, would_save=lost, published=record))
 
-    since = f"over 30 Jobs since {phrases.day_and_minute(views.NOW - 3600)} ; 10"
+    since = f"a Job, over 30 Jobs since {phrases.day_and_minute(views.NOW - 3600)} ; 10"
     time = phrases.day_and_minute(views.NOW - 60)
     sure = f"by a replay of the journal as of {time}, give or take 1m10s"
     none = "(no controller has replayed the journal yet)"
     hope = "by the decisions' forecasts, compared with each Job's first option"
-    assert f"Saved 12m20s {since} moved, 2 slower; {hope} {none}" in forecast
+    assert f"Saved 12m20s 25s {since} moved, 2 slower; {hope} {none}" in forecast
     assert "Would save" not in forecast
-    assert f"Saved 12m20s {since} moved, 2 slower; {sure}" in both
-    assert f"Would save -5s {since} would be moved, 2 slower; {sure}" in both
+    assert f"Saved 12m20s 25s {since} moved, 2 slower; {sure}" in both
+    assert f"Would save -5s 0s {since} would be moved, 2 slower; {sure}" in both
     assert none not in both
 
 

@@ -21,8 +21,8 @@ from webhook.controller.cluster_dispatcher import (
 from webhook.decide.cluster_choice import MARGIN_SECONDS, Nomination
 from webhook.model.queues import MULTIKUEUE, AdmissionCheck, KueueConfig, WorkerCluster
 from webhook.model.snapshot_parts import OffSwitch
-from webhook.state.awaiting_cluster import AWAITING, awaiting, read_awaiting
 from webhook.state.pipe import Update, changes
+from webhook.state.workload import AWAITING, awaiting, read_awaiting
 
 RESERVED_AT = 1_000
 API = "kueue.x-k8s.io/v1beta2"
@@ -78,14 +78,14 @@ class Server:
 
 
 def manager(*names, own=True, active=(), **rest):
-    check = AdmissionCheck(name="remote", controller=MULTIKUEUE, parameters="all")
+    check = AdmissionCheck(controller=MULTIKUEUE, parameters="all")
     queue = cluster_queue("gpu-cq", {"a100": {"cpu": "100"}}, checks=("remote",))
     return builders.snapshot(
         queue,
         checks={"remote": check},
         multikueue_configs={"all": names},
         worker_clusters={
-            name: WorkerCluster(name=name, active=not active or name in active) for name in names
+            name: WorkerCluster(active=not active or name in active) for name in names
         },
         kueue=KueueConfig(own_dispatcher=own),
         **rest,

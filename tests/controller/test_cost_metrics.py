@@ -6,8 +6,8 @@ from tests.cost.ended_jobs import EXPECTED, PRICES, ran
 from tests.cost.tariffs import tariff
 from tests.hindsight.slots import decided, expecting
 from webhook.controller.controller_metrics import MOST_PLACES, OTHERS, ControllerMetrics
+from webhook.cost.cluster_prices import zone_of
 from webhook.cost.rates import compile_tariff
-from webhook.state.price_compiler import zone_of
 
 NOW = 1796112000.0
 

@@ -3,10 +3,10 @@ import pytest
 from tests.cost.tariffs import profile, tariff, tariff_object
 from webhook.api.kubernetes_api import NotServed
 from webhook.controller import status_keeper
+from webhook.cost.cluster_prices import zone_of
 from webhook.cost.rates import compile_tariff
 from webhook.model.costs.tariff import read_tariff
 from webhook.model.queues import ResourceFlavor, WorkerCluster
-from webhook.state.price_compiler import zone_of
 from webhook.state.snapshot import Snapshot, updated
 
 ONLY_ALWAYS = "only entries that always apply count"
@@ -19,7 +19,7 @@ def cluster(*names, profiles=(), tariffs=(), workers=()):
         flavors={name: ResourceFlavor(name=name, node_labels={"pool": name}) for name in names},
         accelerator_profiles=tuple(profiles),
         tariffs=tuple(map(compiled, tariffs)),
-        worker_clusters={name: WorkerCluster(name=name) for name in workers},
+        worker_clusters={name: WorkerCluster() for name in workers},
     )
 
 

@@ -11,7 +11,7 @@ from webhook.api.kubernetes_api import NotServed, Unreachable
 from webhook.api.watch import WatchUpdate
 from webhook.controller import start_writer
 from webhook.controller.start_writer import MOST_AT_ONCE, STEP_SECONDS, StartWriter
-from webhook.model import expected_start
+from webhook.model import forecasts
 from webhook.model.job import DECIDED_BY, EXPECTED_START
 from webhook.state.pipe import apply_update
 from webhook.state.snapshot import Snapshot
@@ -74,7 +74,7 @@ def test_each_decided_job_that_waits_is_told_its_start_and_its_place():
     lines = cluster.step(1.0)
 
     paths = {path.rpartition("/")[2]: said for path, said in cluster.patched}
-    told = {name: expected_start.read_expected_start(said) for name, said in paths.items()}
+    told = {name: forecasts.read_expected_start(said) for name, said in paths.items()}
     assert lines == ()
     assert set(told) == {"a", "b"}
     assert {(each.cluster_queue, each.pending) for each in told.values()} == {("gpu-cq", 3)}

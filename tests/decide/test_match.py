@@ -8,11 +8,10 @@ from tests import builders
 from webhook.decide import match, wishes
 from webhook.jobs import BY_NAME, KINDS
 from webhook.model.fields import FieldError
-from webhook.model.job import PRIORITY_LABEL, Owner
+from webhook.model.job import PRIORITY_LABEL, Owner, Requester
 from webhook.model.pods import Selector
 from webhook.model.queues import KueueConfig, LocalQueue
 from webhook.model.reasons import Skip
-from webhook.model.requester import Requester
 from webhook.model.snapshot_parts import OffSwitch
 from webhook.state.snapshot import updated
 

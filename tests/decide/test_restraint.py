@@ -13,8 +13,7 @@ from webhook.api import resources as kinds
 from webhook.model.kueue_support import KueueManager
 from webhook.model.policy.fallback_policy import Mode
 from webhook.reconsider import choose
-from webhook.state.restraint import Restraint
-from webhook.state.snapshot import Snapshot, updated
+from webhook.state.snapshot import Restraint, Snapshot, updated
 from webhook.state.state import State
 
 TESTED = KueueManager(version="v0.19.2")

@@ -194,7 +194,8 @@ def predict(snapshot: Snapshot, source: Object) -> tuple[bool, ExplainedAssignme
     assignment = occupancy.assignment(
         found, needs(job, snapshot.cluster, snapshot.setup.kueue), cluster_queue
     )
-    return occupancy.starts_now(found, assignment, local_queue, cluster_queue), assignment
+    passes = occupancy.passes_now(found, assignment, local_queue, cluster_queue)
+    return passes and not assignment.has_checks(cluster_queue), assignment
 
 
 def is_behind(snapshot: Snapshot, job: Job) -> bool:

@@ -39,10 +39,9 @@ from webhook.jobs import KINDS
 from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.run_records import FAILURES_THAT_TELL
 from webhook.model.costs.tariff import read_tariff
-from webhook.model.job import Pending
+from webhook.model.job import Pending, Requester
 from webhook.model.policy.fallback_policy import read_policy
 from webhook.model.queues import Arrival
-from webhook.model.requester import Requester
 from webhook.reconsider.plan import Move, MoveCandidate, Rank, Way
 from webhook.state import cluster_watches
 from webhook.state.feed import Feed

@@ -141,7 +141,8 @@ def predicted(plane, source):
     queue = found.setup.cluster_queues[local_queue.cluster_queue]
     seen = occupancy_of(found)
     assignment = occupancy.assignment(seen, needs(read, found.cluster, found.setup.kueue), queue)
-    if not occupancy.starts_now(seen, assignment, local_queue, queue):
+    passes = occupancy.passes_now(seen, assignment, local_queue, queue)
+    if not passes or assignment.has_checks(queue):
         return None
     return {resource: amount for (_, resource), amount in assignment.usage.items()}
 

@@ -6,11 +6,11 @@ from tests.flow.movable_jobs import stored
 from tests.flow.moves import asking, reconsidering
 from tests.reviews import light_job
 from tests.servers import Server
-from webhook.model import expected_start
-from webhook.model.expected_start import ExpectedStart
+from webhook.model import forecasts
+from webhook.model.forecasts import ExpectedStart
 from webhook.model.job import EXPECTED_START, OPTION_LABEL
 
-TOLD = expected_start.annotation_of(ExpectedStart(at=1e9, as_of=9e8, cluster_queue="cpu-cq"))
+TOLD = forecasts.write_expected_start(ExpectedStart(at=1e9, as_of=9e8, cluster_queue="cpu-cq"))
 
 
 def annotations(job):

@@ -19,8 +19,8 @@ from webhook.state.feed import Feed
 from webhook.state.forecaster import Forecaster, ForecastResult
 from webhook.state.live_occupancy import OccupancyOfSnapshots
 from webhook.state.readers import read_by_kind
-from webhook.state.restraint import Restraint
 from webhook.state.signing_keys import KeyRing
+from webhook.state.snapshot import Restraint
 from webhook.state.watched import signing_keys, watched
 
 DECISION = "kueue-fallback.dev/decision"

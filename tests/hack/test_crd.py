@@ -60,7 +60,7 @@ def test_every_rule_stands_in_the_schema():
     }
 
     every = [rule for table in (RULES, TEAM_RULES) for rules in table.values() for rule in rules]
-    assert written == {(rule.cel, rule.field) for rule in every}
+    assert written == {(rule.fact.cel, rule.field) for rule in every}
 
 
 @of_each

@@ -51,6 +51,9 @@ def test_each_class_gets_the_smallest_slice_that_is_enough():
 
     found = suggested(entries, uses)
 
-    assert [(each.resource, each.classes) for each in found.options] == [(SMALL, 1), (MIDDLE, 1)]
+    assert {part.resource: len(hours) for part, hours in found.by_slice.items()} == {
+        SMALL: 1,
+        MIDDLE: 1,
+    }
     assert (found.hours, found.eligible, found.classes) == (100, 90, 2)
     assert round(found.saved, 2) == round(70 * 6 / 7 + 20 * (1 - 2 / 7), 2)

@@ -11,8 +11,8 @@ from webhook.jobs import JOB, KINDS
 from webhook.kueue import requests
 from webhook.model import marks
 from webhook.model.job import PodSet
-from webhook.model.policy.matching import KindName
 from webhook.model.policy.rules import ENDLESS
+from webhook.model.policy.spec import KindName
 from webhook.model.queues import KueueConfig
 from webhook.model.snapshot_parts import ClusterObjects
 

@@ -36,7 +36,8 @@ def starts(found, cpus, priority=0):
     local_queue = found.snapshot.setup.local_queues[("team", "b-lq")]
     target = found.snapshot.setup.cluster_queues["b-cq"]
     assigned = occupancy.assignment(found, [needs({"cpu": cpus})], target)
-    return occupancy.starts_now(found, assigned, local_queue, target, priority=priority)
+    passes = occupancy.passes_now(found, assigned, local_queue, target, priority=priority)
+    return passes and not assigned.has_checks(target)
 
 
 def test_quota_that_others_borrowed_is_kept_for_its_owners_head():

@@ -31,7 +31,8 @@ def starts(state, per_pod=ONE, placements=()):
     (local_queue, *_) = state.setup.local_queues.values()
     queue = state.setup.cluster_queues[local_queue.cluster_queue]
     assigned = occupancy.assignment(found, [needs(per_pod)], queue)
-    return occupancy.starts_now(found, assigned, local_queue, queue)
+    passes = occupancy.passes_now(found, assigned, local_queue, queue)
+    return passes and not assigned.has_checks(queue)
 
 
 def test_arrivals_are_charged_until_the_quota_is_gone_and_then_pend():
@@ -223,7 +224,8 @@ def test_quota_kept_for_a_head_is_there_for_who_comes_before_it_in_its_queue():
     def starts(queue):
         local_queue = state.setup.local_queues["team", queue.name.replace("-cq", "-lq")]
         assigned = occupancy.assignment(found, [needs({"cpu": "8"})], queue, priority=2)
-        return occupancy.starts_now(found, assigned, local_queue, queue, priority=2)
+        passes = occupancy.passes_now(found, assigned, local_queue, queue, priority=2)
+        return passes and not assigned.has_checks(queue)
 
     assert found.held("gpu-cq").head is not None
     assert [starts(queue) for queue in queues] == [True, False]

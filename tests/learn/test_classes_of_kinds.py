@@ -5,14 +5,12 @@ import pytest
 from tests import kinds
 from webhook.jobs import BY_NAME
 from webhook.learn import job_class
-from webhook.learn.job_class import Mark, ToldApartBy
+from webhook.learn.job_class import Mark
 from webhook.state.workload import read_workload
 
-TEMPLATE = ToldApartBy()
 
-
-def class_of(kind, by=TEMPLATE, **rest):
-    return job_class.of_job(BY_NAME[kind].read(kinds.made(kind, **rest)), by)
+def class_of(kind, told_apart_by=None, **rest):
+    return job_class.of_job(BY_NAME[kind].read(kinds.made(kind, **rest)), **told_apart_by or {})
 
 
 def without_marks(source):
@@ -57,7 +55,7 @@ def test_every_pod_set_counts():
 
 def test_a_label_names_the_class_of_its_kind_alone_and_its_mark_is_read_again():
     labels = {**kinds.LABELS, "example.com/model": "llama"}
-    by = ToldApartBy("example.com/model")
+    by = {"label": "example.com/model"}
     one, other = (class_of(kind, by, labels=labels) for kind in ("Job", "RayJob"))
 
     assert one.key == "team/example.com/model=llama"
@@ -67,7 +65,7 @@ def test_a_label_names_the_class_of_its_kind_alone_and_its_mark_is_read_again():
 
 
 def test_a_flag_tells_runs_of_a_kind_apart():
-    by = ToldApartBy(args=("--steps",))
+    by = {"args": ("--steps",)}
     few, many = (
         class_of("RayJob", by, light=kinds.pods(args=["--steps", steps])) for steps in ("5", "30")
     )

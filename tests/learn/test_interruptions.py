@@ -4,7 +4,7 @@ import pytest
 
 from tests.learn.learners import learned_from
 from tests.learn.runs import ended
-from webhook.learn.interruptions import evictions_of
+from webhook.learn.workload_runs import evictions_of
 from webhook.model.costs.prices import Place, Prices, SeenInterruptions
 
 HOURS = 3600

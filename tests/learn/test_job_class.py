@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.builders import container, job, template
 from webhook.jobs import batch
 from webhook.learn import job_class
-from webhook.learn.job_class import Mark, ToldApartBy
+from webhook.learn.job_class import Mark
 from webhook.model.forecasts import JobClass
 
 GPU = {"cpu": "4", "nvidia.com/gpu": "1"}
@@ -119,11 +119,9 @@ def test_init_containers_count():
 def test_a_label_names_the_class_and_jobs_without_it_have_their_own():
     labelled = light("--steps", "50", labels={"model": "llama-7b"})
 
-    assert job_class.of_job(labelled, ToldApartBy("model")) == JobClass(
-        "team/model=llama-7b", SAME.coarse
-    )
-    assert job_class.of_job(light(labels={"model": ""}), ToldApartBy("model")) == SAME
-    assert job_class.of_job(light(), ToldApartBy("model")) == SAME
+    assert job_class.of_job(labelled, label="model") == JobClass("team/model=llama-7b", SAME.coarse)
+    assert job_class.of_job(light(labels={"model": ""}), label="model") == SAME
+    assert job_class.of_job(light(), label="model") == SAME
 
 
 def test_command_and_arguments_are_read_from_a_manifest():
@@ -184,7 +182,7 @@ def test_a_class_is_named_by_image_and_program_and_by_no_argument(image, command
     assert job_class.name_of(image, command) == name
 
 
-STEPS = ToldApartBy(args=("--steps", "-s"), env=("STEPS",))
+STEPS = {"args": ("--steps", "-s"), "env": ("STEPS",)}
 
 
 def with_steps(steps):
@@ -202,7 +200,7 @@ def with_steps(steps):
     ids=["two words", "one word", "short", "variable"],
 )
 def test_named_values_tell_classes_apart_the_coarse_ones_too(first, second):
-    one, other = (job_class.of_job(each, STEPS) for each in (first, second))
+    one, other = (job_class.of_job(each, **STEPS) for each in (first, second))
 
     assert job_class.of_job(first).coarse == job_class.of_job(second).coarse
     assert one.key != other.key
@@ -211,20 +209,20 @@ def test_named_values_tell_classes_apart_the_coarse_ones_too(first, second):
 
 def test_numbers_that_no_policy_names_are_left_out_of_the_coarse_class():
     one, other = (
-        job_class.of_job(light("--steps", "5", "--seed", seed), STEPS) for seed in ("1", "2")
+        job_class.of_job(light("--steps", "5", "--seed", seed), **STEPS) for seed in ("1", "2")
     )
 
     assert one.coarse == other.coarse
 
 
 def test_a_flag_keeps_the_class_that_its_workload_tells_without_a_mark():
-    assert job_class.of_job(light(), STEPS).key == SAME.key
+    assert job_class.of_job(light(), **STEPS).key == SAME.key
 
 
 def test_a_label_and_a_flag_tell_apart_together():
-    by = ToldApartBy("model", ("--steps",))
+    by = {"label": "model", "args": ("--steps",)}
     few, many, unsaid = (
-        job_class.of_job(light(*args, labels={"model": "llama"}), by).key
+        job_class.of_job(light(*args, labels={"model": "llama"}), **by).key
         for args in (("--steps", "5"), ("--steps", "30"), ("--fast",))
     )
 

@@ -7,7 +7,6 @@ import pytest
 
 from certs.issue import new_authority, new_leaf
 from certs.keeper import Report
-from certs.leaf import Leaf
 from tests.state.frames import through
 from webhook.model.faults import Failures
 from webhook.observer.certificates import Certifier, carried
@@ -21,8 +20,7 @@ DAY = timedelta(days=1)
 
 def report():
     authority = new_authority("ours", now=NOW, lifetime=365 * DAY)
-    issued = new_leaf(authority, ("x.svc",), now=NOW, lifetime=DAY)
-    leaf = Leaf(issued=issued, authority=authority.certificate, made=NOW)
+    leaf = new_leaf(authority, ("x.svc",), now=NOW, lifetime=DAY)
     ends = authority.certificate.not_valid_after_utc
     return Report(leaf=leaf, trusted_at=7.0, authority_expires=ends, notice="not well")
 
@@ -32,8 +30,7 @@ def test_the_pipe_carries_certificate_key_and_times():
 
     found = through(Update(certificates=carried(given))).certificates
 
-    issued = given.leaf.issued
-    assert found.served.pem == issued.certificate_pem + issued.key_pem
+    assert found.served.pem == given.leaf.certificate_pem + given.leaf.key_pem
     assert found.served.made == NOW.timestamp()
     assert found.served.expires == (NOW + DAY).timestamp()
     assert found.served.trusted_at == 7.0

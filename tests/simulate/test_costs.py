@@ -7,7 +7,7 @@ import pytest
 from tests.simulate.files import document, job, read
 from tests.simulate.priced import START, results, tariff
 from webhook.simulate.comparison import replay_all, table, to_json
-from webhook.simulate.scenario import ScenarioError
+from webhook.simulate.scenario_spec import ScenarioError
 
 
 def by_cost(**cost):

@@ -9,8 +9,8 @@ import yaml
 from tests import kinds
 from tests.simulate import files
 from webhook.simulate.replay import replay
-from webhook.simulate.scenario import ScenarioError
 from webhook.simulate.scenario_file import read_scenario
+from webhook.simulate.scenario_spec import ScenarioError
 
 LABELS = {"kueue.x-k8s.io/queue-name": "fast"}
 WORK = {"runTimes": {"fast": "10s", "slow": "30s"}}

@@ -10,7 +10,7 @@ import yaml
 
 from tests.simulate import files
 from webhook.simulate.replay import replay
-from webhook.simulate.scenario import ScenarioError
+from webhook.simulate.scenario_spec import ScenarioError
 
 COLUMNS = {"priority": "class", "queue": "to", "requests": {"cpu": "cores"}}
 

@@ -8,7 +8,8 @@ import yaml
 
 from tests.simulate import files
 from webhook.model.fields import FieldError
-from webhook.simulate.scenario import ScenarioError, Submission
+from webhook.simulate.scenario import Submission
+from webhook.simulate.scenario_spec import ScenarioError
 
 RUN = {"fast": 10.0, "slow": 30.0}
 

@@ -8,8 +8,8 @@ import yaml
 from tests.simulate import files
 from webhook.model.fields import FieldError
 from webhook.simulate.arrivals import read_arrivals
-from webhook.simulate.scenario import ScenarioError, Submission
-from webhook.simulate.scenario_spec import Csv
+from webhook.simulate.scenario import Submission
+from webhook.simulate.scenario_spec import Csv, ScenarioError
 
 LINES = """\
 created,status,seconds,steps

@@ -7,7 +7,7 @@ import yaml
 
 from tests.simulate import files
 from tests.simulate.files import with_workers, worker
-from webhook.simulate.scenario import ScenarioError
+from webhook.simulate.scenario_spec import ScenarioError
 
 
 def message(source, read_files=None):

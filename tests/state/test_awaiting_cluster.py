@@ -3,7 +3,7 @@
 import pytest
 
 from tests.state.objects import RESERVED, condition, workload
-from webhook.state.awaiting_cluster import awaiting
+from webhook.state.workload import awaiting
 
 READY, PENDING = {"name": "quota", "state": "Ready"}, {"name": "remote", "state": "Pending"}
 

@@ -20,8 +20,7 @@ from typing import Any, NoReturn
 
 from webhook.model import fields
 from webhook.model.fields import FieldError
-from webhook.model.job import PROBE
-from webhook.model.requester import Requester, read_requester
+from webhook.model.job import PROBE, Requester, read_requester
 
 API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"

@@ -14,19 +14,17 @@ import click
 
 from webhook.api.kubernetes_api import NotServed
 from webhook.commands import terminal
-from webhook.commands.connect import (
+from webhook.commands.kubectl import (
     Scope,
+    all_namespaces_option,
     connected,
     listed,
     missing_job,
     named,
-    references,
-    release_namespace_of,
-)
-from webhook.commands.kubectl_flags import (
-    all_namespaces_option,
     namespace_option,
     output_option,
+    references,
+    release_namespace_of,
     scope_options,
 )
 from webhook.commands.terminal import Line

@@ -24,14 +24,17 @@ from webhook.api.resources import (
     our_path,
 )
 from webhook.commands import manifest, terminal
-from webhook.commands.connect import Scope, connected, listed
-from webhook.commands.kubectl_flags import (
+from webhook.commands.kubectl import (
+    Scope,
+    connected,
     filename_option,
+    listed,
     namespace_option,
     output_option,
     recursive_option,
     scope_options,
 )
+from webhook.cost.cluster_prices import zone_of
 from webhook.decide import policy_limits
 from webhook.model.costs.accelerator_profile import (
     PROFILE_KIND,
@@ -49,7 +52,6 @@ from webhook.model.policy.fallback_policy import (
     PolicyError,
 )
 from webhook.model.words import nearest
-from webhook.state.price_compiler import zone_of
 
 if TYPE_CHECKING:
     from webhook.api.client import Client

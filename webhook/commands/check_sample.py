@@ -17,7 +17,7 @@ from webhook.admission import patch
 from webhook.api.kubernetes_api import Forbidden, NotServed, Refused
 from webhook.api.resources import kueue_path
 from webhook.commands import terminal
-from webhook.commands.connect import Scope, connected, listed
+from webhook.commands.kubectl import Scope, connected, listed
 from webhook.commands.manifest import ManifestObject, read_one_job, read_policies
 from webhook.commands.terminal import Line
 from webhook.decide import match, options

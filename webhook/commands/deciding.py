@@ -12,7 +12,7 @@ from webhook.admission import patch
 from webhook.api import resources as kinds
 from webhook.api.kubernetes_api import ClusterError
 from webhook.api.resources import ReadObject
-from webhook.commands.connect import release_namespace_of
+from webhook.commands.kubectl import release_namespace_of
 from webhook.commands.manifest import CRON_JOB, read_policies
 from webhook.decide import match
 from webhook.flow import create
@@ -20,12 +20,11 @@ from webhook.flow.decided_job import read_decided_job
 from webhook.jobs import kind_of
 from webhook.model.decision import Skipped
 from webhook.model.fields import FieldError
-from webhook.model.job import PLAIN, QUEUE_LABEL
+from webhook.model.job import PLAIN, QUEUE_LABEL, Requester, read_requester
 from webhook.model.kueue_support import doubts
 from webhook.model.policy.fallback_policy import sort_key
 from webhook.model.policy.spec import Mode
 from webhook.model.reasons import Skip
-from webhook.model.requester import Requester, read_requester
 from webhook.model.words import nearest
 from webhook.state.forecast_input import with_forecasts
 from webhook.state.snapshot_file import fetch_state, read_state

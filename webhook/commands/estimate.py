@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from webhook.commands import terminal
-from webhook.commands.connect import (
+from webhook.commands.kubectl import (
     Duration,
     Scope,
-    connected,
-    release_namespace_of,
+    namespace_option,
+    output_option,
+    scope_options,
 )
-from webhook.commands.kubectl_flags import namespace_option, output_option, scope_options
 from webhook.model.fields import FieldError
 
 if TYPE_CHECKING:
     from webhook.commands.history import ClusterHistory
-    from webhook.hindsight.estimated_gains import Suggestion
     from webhook.model.policy.fallback_policy import FallbackPolicy
 
 
@@ -63,27 +62,15 @@ def command(
       kubectl fallback estimate --policy policy.yaml --since 7d
       kubectl fallback estimate --snapshot week.json -o json
     """
+    from webhook.commands import history
+
     try:
-        past = _history(snapshot, since, scope)
+        past = history.past_of(scope, snapshot, since=time.time() - since)
         until = past.until if snapshot is not None else time.time()
         _show(past, policies, since=until - since, until=until, output=output)
     except FieldError as error:
         terminal.say(str(error), err=True)
         sys.exit(2)
-
-
-def _history(snapshot: str | None, since: float, scope: Scope) -> ClusterHistory:
-    from webhook.commands import history
-
-    if snapshot is not None:
-        return history.from_file(snapshot)
-    with connected(scope.access) as client:
-        return history.from_cluster(
-            client,
-            own_namespace=release_namespace_of(client, None),
-            namespace=scope.here,
-            since=time.time() - since,
-        )
 
 
 def _show(
@@ -100,7 +87,7 @@ def _show(
     policies = _read(files)
     suggestion = None if policies else estimated_gains.suggest(ended, world.snapshot)
     if suggestion is not None:
-        policies = [read_policy(suggestion.manifest)]
+        policies = [read_policy(suggestion[0])]
     if not policies:
         _fail(["No policy can be suggested: no Job with accelerators, or no other queue for it."])
         return
@@ -111,12 +98,12 @@ def _show(
     if output in ("text", "wide"):
         terminal.tell(estimated_gains.as_text(found), output=output)
         if suggestion is not None:
-            terminal.say("\n" + _suggested(suggestion))
+            terminal.say("\n" + _suggested(*suggestion))
     else:
         shown = estimated_gains.as_json(found)
         if suggestion is not None:
-            parts = {"policy": suggestion.manifest, "assumed": list(suggestion.assumed)}
-            shown["suggestion"] = parts
+            manifest, assumed = suggestion
+            shown["suggestion"] = {"policy": manifest, "assumed": list(assumed)}
         terminal.say(terminal.dump(shown, output))
     if not found.gain.jobs:
         sys.exit(1)
@@ -134,7 +121,7 @@ def _read(files: Sequence[str]) -> list[FallbackPolicy]:
     return [policy for file in files for policy in read_policies(file)]
 
 
-def _suggested(suggestion: Suggestion) -> str:
-    lines = ["The suggested policy assumes:", *(f"  - {text}" for text in suggestion.assumed)]
+def _suggested(manifest: Mapping[str, Any], assumed: Sequence[str]) -> str:
+    lines = ["The suggested policy assumes:", *(f"  - {text}" for text in assumed)]
     lines += ["Correct it, and give it with --policy:", ""]
-    return "\n".join([*lines, terminal.dump(suggestion.manifest, "yaml")])
+    return "\n".join([*lines, terminal.dump(manifest, "yaml")])

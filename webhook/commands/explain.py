@@ -11,35 +11,32 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from webhook.api.cluster_access import ClusterAccess
-from webhook.api.kubernetes_api import Forbidden, NotServed
+from webhook.api.kubernetes_api import ClusterAccess, Forbidden, NotServed
 from webhook.commands import (
     deciding,
     decision_table,
     job_diff,
     terminal,
 )
-from webhook.commands.connect import (
+from webhook.commands.decision_table import state_of, table
+from webhook.commands.kubectl import (
     Scope,
+    all_namespaces_option,
     connected,
     cron_job_named,
     cron_job_path,
+    filename_option,
     listed,
     missing_job,
     named,
-    references,
-    similar,
-    type_named,
-)
-from webhook.commands.decision_table import state_of, table
-from webhook.commands.kubectl_flags import (
-    all_namespaces_option,
-    filename_option,
     namespace_option,
     output_option,
     recursive_option,
+    references,
     scope_options,
     selector_option,
+    similar,
+    type_named,
 )
 from webhook.commands.queue import sentences, told_start
 from webhook.commands.terminal import Line
@@ -56,7 +53,7 @@ if TYPE_CHECKING:
     from webhook.commands.deciding import DecidingView
     from webhook.commands.manifest import ManifestObject
     from webhook.model.decision import CreateOutcome
-    from webhook.model.requester import Requester
+    from webhook.model.job import Requester
 
 
 _NOTHING = "It carries no decision: no policy matched, or the policy only observed."
@@ -225,7 +222,7 @@ class _ExplainOptions:
     @property
     def requester(self) -> Requester | None:
         """Return the user who counts as the Job's creator; None: the user of this command."""
-        from webhook.model.requester import Requester
+        from webhook.model.job import Requester
 
         access = self.scope.access
         return Requester(name=access.user, groups=frozenset(access.groups)) if access.user else None

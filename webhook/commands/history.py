@@ -12,6 +12,7 @@ from webhook.api.kubernetes_api import Forbidden, KubernetesApi, NotServed
 from webhook.api.resources import ReadObject as Read
 from webhook.api.resources import Resource
 from webhook.api.watch import list_pages, path_of
+from webhook.commands.kubectl import Scope, connected, release_namespace_of
 from webhook.decide import match
 from webhook.hindsight import entries
 from webhook.hindsight.journal import JournalEntry, read_slot, slot_of
@@ -150,6 +151,22 @@ class _ListedObjects:
                 yield workload.key, entries.entry(workload, metadata, named=named, whole=whole)
             except FieldError as error:
                 self.unread.append(f"Workload {workload.namespace}/{workload.name}: {error}")
+
+
+def past_of(
+    scope: Scope, snapshot: str | None, *, since: float, release_namespace: str | None = None
+) -> ClusterHistory:
+    """Read a saved state, or without one the cluster, as ``from_cluster`` does.
+
+    Raises:
+        FieldError: the file cannot be read.
+
+    """
+    if snapshot is not None:
+        return from_file(snapshot)
+    with connected(scope.access) as client:
+        ours, here = release_namespace_of(client, release_namespace), scope.here
+        return from_cluster(client, own_namespace=ours, namespace=here, since=since)
 
 
 def from_file(path: str) -> ClusterHistory:

@@ -20,12 +20,11 @@ import click
 import yaml
 
 from webhook.api import calls
-from webhook.api.cluster_access import ClusterAccess
+from webhook.api.kubernetes_api import ClusterAccess
 from webhook.api.prometheus import PrometheusError, query
 from webhook.api.resources import FLAVORS, kueue_path
 from webhook.commands import terminal
-from webhook.commands.connect import FAULT, connected, listed
-from webhook.commands.kubectl_flags import connection_options
+from webhook.commands.kubectl import FAULT, connected, connection_options, listed
 from webhook.model import fields
 from webhook.model.fields import FieldError
 from webhook.model.words import rfc3339

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from webhook.commands import terminal
-from webhook.commands.connect import FAULT, Scope
-from webhook.commands.kubectl_flags import namespace_option, scope_options
+from webhook.commands.kubectl import FAULT, Scope, namespace_option, scope_options
 from webhook.jobs import JOB
 from webhook.model.words import span
 

@@ -18,27 +18,25 @@ import click
 
 from webhook.api.kubernetes_api import ClusterError, Forbidden, NotServed
 from webhook.commands import terminal
-from webhook.commands.connect import (
+from webhook.commands.decision_table import decision_on, state_of, unix_of
+from webhook.commands.kubectl import (
+    FOR_PROGRAMS,
     Scope,
+    all_namespaces_option,
     connected,
     listed,
     missing_job,
     named,
+    namespace_option,
     one_reference,
+    output_of_jobs_option,
     release_namespace_of,
+    scope_options,
     with_type,
 )
-from webhook.commands.decision_table import decision_on, state_of, unix_of
-from webhook.commands.kubectl_flags import (
-    FOR_PROGRAMS,
-    all_namespaces_option,
-    namespace_option,
-    output_of_jobs_option,
-    scope_options,
-)
 from webhook.jobs import JOB, JobKind
-from webhook.model.expected_start import ExpectedStart, read_expected_start
 from webhook.model.fields import FieldError
+from webhook.model.forecasts import ExpectedStart, read_expected_start
 from webhook.model.job import QUEUE_LABEL, reference_of
 from webhook.model.words import span
 

@@ -7,17 +7,22 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from math import ceil
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
 
 from webhook.commands import terminal
-from webhook.commands.connect import Duration, Scope, forbidden_once
-from webhook.commands.kubectl_flags import (
+from webhook.commands.kubectl import (
+    Duration,
+    Scope,
     all_namespaces_option,
+    connected,
+    forbidden_once,
     namespace_option,
     output_option,
     read_query,
+    release_namespace_of,
     release_namespace_option,
     scope_options,
     selector_option,
@@ -31,9 +36,9 @@ from webhook.model.words import nearest, rfc3339, span
 
 if TYPE_CHECKING:
     from webhook.commands.history import ClusterHistory
-    from webhook.hindsight.coverage import Coverage
     from webhook.hindsight.gains import Gains
     from webhook.hindsight.look_back import Hindsight
+    from webhook.hindsight.slice_advice import CutAdvice
     from webhook.hindsight.slice_options import SliceOptions
     from webhook.learn.estimates import Learned
 
@@ -44,7 +49,8 @@ _HEADER: Final = ("CLASS", "WHAT", "FLAVORS", "RUNS", "MEDIAN", "8 OF 10", "FAIL
 _FAILING_HEADER: Final = ("CLASS", "WHAT", "POLICY", "OPTION", "UNTIL")
 _USE_HEADER: Final = ("CLASS", "WHAT", "RUNS", "MEMORY", "NEEDS", "WATTS", "BOUND")
 _UNKNOWN: Final = dict.fromkeys(("seconds", "low", "high"))
-_DAY = 86_400
+_DAY: Final = 86_400
+_DAY_HOURS: Final = 24
 
 
 def as_json(learned: Learned) -> dict[str, Any]:
@@ -272,7 +278,6 @@ def command(**given: Any) -> None:
       kubectl fallback report --run-times
       kubectl fallback report --slices --journal monday.json --journal tuesday.json
     """
-    from webhook.hindsight.coverage import coverage
     from webhook.hindsight.gains import gains
 
     asked = ReportOptions(**given)
@@ -303,9 +308,9 @@ def command(**given: Any) -> None:
     if not report.rows and (missing := _missing(asked, past)):
         terminal.say(missing, err=True)
         sys.exit(1)
-    covered = coverage(past.oldest_slot, since=until - asked.since, until=until)
+    hours = _journal_hours(past.oldest_slot, since=until - asked.since, until=until)
     options = _slice_options(past, until - asked.since, until)
-    _show_gains(report, options, covered, output=asked.output)
+    _show_gains(report, options, hours, output=asked.output)
 
 
 def _missing(asked: ReportOptions, past: ClusterHistory) -> str:
@@ -325,19 +330,14 @@ def _missing(asked: ReportOptions, past: ClusterHistory) -> str:
 
 def _history(asked: ReportOptions) -> ClusterHistory:
     from webhook.commands import history
-    from webhook.commands.connect import connected
 
-    if asked.snapshot is not None:
-        return history.from_file(asked.snapshot)
-    from webhook.commands.connect import release_namespace_of
-
-    with connected(asked.scope.access) as client:
-        theirs = asked.scope.here
-        ours = release_namespace_of(client, asked.release_namespace)
-        since = time.time() - (asked.days * _DAY if asked.slices else asked.since)
-        past = history.from_cluster(client, own_namespace=ours, namespace=theirs, since=since)
-    for why in forbidden_once(past.unread):
-        terminal.say(why, err=True)
+    since = time.time() - (asked.days * _DAY if asked.slices else asked.since)
+    past = history.past_of(
+        asked.scope, asked.snapshot, since=since, release_namespace=asked.release_namespace
+    )
+    if asked.snapshot is None:
+        for why in forbidden_once(past.unread):
+            terminal.say(why, err=True)
     return past
 
 
@@ -356,9 +356,7 @@ def _replayed(past: ClusterHistory, given: Sequence[str], since: float, until: f
 def _show_slices(asked: ReportOptions) -> None:
     """Show how devices are better cut, by the Jobs of all journals that are given."""
     from webhook.commands import history, report_slices
-    from webhook.commands.connect import connected
-    from webhook.hindsight import coverage
-    from webhook.hindsight.slice_advice import SliceAdvice, slice_advice
+    from webhook.hindsight.slice_advice import slice_advice
 
     past = _history(asked)
     if asked.snapshot is not None:
@@ -370,23 +368,44 @@ def _show_slices(asked: ReportOptions) -> None:
     all_pasts = [*(history.from_file(path) for path in asked.journals), past]
     every = {entry.key: entry for each in all_pasts for entry in each.entries}
     slots = [each.oldest_slot for each in all_pasts if each.oldest_slot is not None]
-    covered = coverage.coverage(min(slots, default=None), since=since, until=until)
-    advice = SliceAdvice(models=(), left_out=("queues may not be read",))
+    hours = _journal_hours(min(slots, default=None), since=since, until=until)
+    models: Sequence[CutAdvice] = ()
+    left_out: Sequence[str] = ("queues may not be read",)
     if past.state is not None:
         entries = [entry for entry in every.values() if since <= entry.created <= until]
         flavors = past.state.snapshot(0.0, until).setup.flavors.values()
-        advice = slice_advice(objects, entries, flavors, past.state.learned(until).uses)
-    shown = report_slices.as_json(advice, since=since, until=until)
+        models, left_out = slice_advice(objects, entries, flavors, past.state.learned(until).uses)
+    shown = report_slices.as_json(models, left_out, since=since, until=until)
     if asked.output in ("text", "wide"):
-        told = coverage.as_text(covered)
-        terminal.tell(
-            report_slices.as_text(shown), *(["", told] if told else []), output=asked.output
-        )
+        text = report_slices.as_text(shown)
+        terminal.tell(text, *_uncovered(**hours), output=asked.output)
     else:
-        document = {**shown, "journalHours": coverage.as_json(covered)}
-        terminal.say(terminal.dump(document, asked.output))
-    if not any(model.jobs for model in advice.models):
+        terminal.say(terminal.dump({**shown, "journalHours": hours}, asked.output))
+    if not any(model.jobs for model in models):
         sys.exit(1)
+
+
+def _journal_hours(oldest: int | None, *, since: float, until: float) -> dict[str, int]:
+    """Return how many hours of the time the journal covers, in seconds since 1970.
+
+    Since the *oldest* hour with Jobs in the journal (None: there is none), quiet ones count.
+    """
+    from webhook.hindsight.journal import SLOT_SECONDS
+
+    asked = round((until - since) / SLOT_SECONDS)
+    known = 0 if oldest is None else int((until - oldest * SLOT_SECONDS) // SLOT_SECONDS)
+    return {"covered": max(0, min(asked, known)), "of": asked}
+
+
+def _uncovered(*, covered: int, of: int) -> Sequence[str]:
+    """Return what to set so that more is covered; empty: all is, or no setting would help."""
+    from webhook.hindsight.journal import LONGEST_DAYS, hours_kept
+
+    if covered >= of or of <= hours_kept(1):
+        return ()
+    days = min(LONGEST_DAYS, ceil(of / _DAY_HOURS))
+    told = f"The journal covers {covered} of {of} hours"
+    return "", f"{told}; to keep more, set journal_days: {days}."
 
 
 def _slice_options(past: ClusterHistory, since: float, until: float) -> SliceOptions | None:
@@ -401,9 +420,9 @@ def _slice_options(past: ClusterHistory, since: float, until: float) -> SliceOpt
 
 
 def _show_gains(
-    report: Gains, options: SliceOptions | None, covered: Coverage, *, output: str
+    report: Gains, options: SliceOptions | None, hours: Mapping[str, int], *, output: str
 ) -> None:
-    from webhook.hindsight import coverage, gains_table, slice_options
+    from webhook.hindsight import gains_table, slice_options
 
     if output in ("text", "wide"):
         text = gains_table.as_text(report, wide=output == "wide")
@@ -413,11 +432,11 @@ def _show_gains(
         if options is not None:
             suggestion = slice_options.as_text(options)
             terminal.tell("", suggestion, output=output)
-        if told := coverage.as_text(covered):
-            terminal.tell("", told, output=output)
+        if below := _uncovered(**hours):
+            terminal.tell(*below, output=output)
     else:
         suggested = slice_options.as_json(options) if options is not None else None
-        more = {"sliceOptions": suggested, "journalHours": coverage.as_json(covered)}
+        more = {"sliceOptions": suggested, "journalHours": hours}
         terminal.say(terminal.dump({**gains_table.as_json(report), **more}, output))
     if not report.rows:
         sys.exit(1)
@@ -431,7 +450,6 @@ def _show_run_times(learned: Learned, output: str) -> None:
 
 
 def _learned(asked: ReportOptions) -> Learned:
-    from webhook.commands.connect import connected, release_namespace_of
     from webhook.state.snapshot_file import fetch_learned, read_learned
 
     if asked.snapshot is not None:

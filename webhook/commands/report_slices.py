@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from webhook.api.kubernetes_api import Forbidden
 from webhook.commands import terminal
-from webhook.commands.connect import listed
+from webhook.commands.kubectl import listed
 from webhook.cost.slice_geometry import Geometry
-from webhook.hindsight.slice_advice import CutAdvice, SliceAdvice, units_of
+from webhook.hindsight.slice_advice import CutAdvice, units_of
 from webhook.model.words import rfc3339
 from webhook.state.snapshot_file import read_objects
 
@@ -51,15 +51,17 @@ def objects_of_cluster(client: Client) -> Iterator[Mapping[str, Any]]:
         terminal.say(f"{error}: it is not known which Jobs must end", err=True)
 
 
-def as_json(advice: SliceAdvice, *, since: float, until: float) -> dict[str, Any]:
+def as_json(
+    models: Sequence[CutAdvice], left_out: Sequence[str], *, since: float, until: float
+) -> dict[str, Any]:
     """Return the report on a time, in seconds since 1970."""
-    changed = [change for model in advice.models for change in model.changed()]
+    changed = [change for model in models for change in model.changed()]
     names = _config_names([cuts for _, cuts in changed], rfc3339(until)[:10])
     configs = {name: _config(cuts) for cuts, name in names.items()}
     return {
         "since": rfc3339(since),
         "until": rfc3339(until),
-        "models": [_model(model) for model in advice.models],
+        "models": [_model(model) for model in models],
         "nodes": [
             {"name": node.name, "migConfig": names[cuts], "mustEnd": list(node.jobs)}
             for node, cuts in changed
@@ -75,7 +77,7 @@ def as_json(advice: SliceAdvice, *, since: float, until: float) -> dict[str, Any
                 f"kubectl uncordon {node.name}",
             )
         ],
-        "leftOut": list(advice.left_out),
+        "leftOut": list(left_out),
     }
 
 
@@ -107,27 +109,25 @@ def _profiles(cut: Geometry) -> dict[str, int]:
 
 def _model(advice: CutAdvice) -> dict[str, Any]:
     low, high = advice.saved_by_day
-    both = {"now": advice.now, "then": advice.then}
     cuts = {"now": advice.before, "then": advice.after}
-    units = {when: _units(advice, of) for when, of in cuts.items()}
+    units = {when: units_of(so, advice.device) for when, so in cuts.items()}
+    waited = {"now": sum(advice.now.values()), "then": sum(advice.then.values())}
     return {
         "model": advice.device.name,
         "devices": len(advice.before),
         "jobs": advice.jobs,
         "waitedDeviceHours": {
-            when: round(waits.waited, 2) if isfinite(waits.waited) else None
-            for when, waits in both.items()
+            when: round(hours, 2) if isfinite(hours) else None for when, hours in waited.items()
         },
         "saved": round(advice.saved, 3),
         "savedByDay": {"low": round(low, 3), "high": round(high, 3)},
-        "fragmentation": {when: round(waits.fragmentation, 3) for when, waits in both.items()},
-        "fragmentedDeviceHours": {when: round(waits.fragmented, 1) for when, waits in both.items()},
+        "fragmentation": {when: round(advice.fragmentation(so), 3) for when, so in cuts.items()},
         **{
             when: [
                 {"devices": count, "slices": _profiles(cut)}
-                for cut, count in sorted(Counter(of).items())
+                for cut, count in sorted(Counter(so).items())
             ]
-            for when, of in cuts.items()
+            for when, so in cuts.items()
         },
         "quotas": {
             name: {when: of[name] for when, of in units.items()}
@@ -136,14 +136,6 @@ def _model(advice: CutAdvice) -> dict[str, Any]:
         },
         "whyNot": advice.why_not or None,
     }
-
-
-def _units(advice: CutAdvice, cuts: _Layout) -> Counter[str]:
-    """Return how many units of each resource the model's Nodes have."""
-    units: Counter[str] = Counter()
-    for cut in cuts:
-        units.update(dict(units_of(cut, advice.device)))
-    return units
 
 
 def as_text(shown: Mapping[str, Any]) -> str:
@@ -180,7 +172,7 @@ def _of_model(model: Mapping[str, Any]) -> Iterator[str]:
         f"{model['model']}: {model['jobs']} Jobs waited {hours['now']} device-hours"
         f" for {model['devices']} devices."
     )
-    yield f"Of what was free, {useless['now']:.0%} were of no use to the average Job."
+    yield f"As they are cut, {useless['now']:.0%} of them are of no use to the average Job."
     if model["whyNot"]:
         yield f"Nothing is to be gained: {model['whyNot']}."
         return

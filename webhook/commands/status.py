@@ -13,9 +13,10 @@ from rich.text import Text
 
 from webhook.adapt.accelerators import is_accelerator
 from webhook.commands import terminal
-from webhook.commands.connect import Scope, connected
-from webhook.commands.kubectl_flags import (
+from webhook.commands.kubectl import (
+    Scope,
     all_namespaces_option,
+    connected,
     namespace_option,
     output_option,
     release_namespace_option,
@@ -405,13 +406,13 @@ def _installation(
 ) -> tuple[str, StatusPart, Sequence[Mapping[str, Any]]]:
     """Return the release's namespace, if need be by its webhook, certificates and webhooks."""
     from webhook.api.kubernetes_api import Forbidden
-    from webhook.commands import connect, status_parts
+    from webhook.commands import kubectl, status_parts
     from webhook.commands.status_parts import StatusPart
 
-    ours = release_namespace or connect.RELEASE_NAMESPACE
+    ours = release_namespace or kubectl.RELEASE_NAMESPACE
     try:
-        configurations = connect.configurations(client)
-        ours = release_namespace or connect.namespace_of(configurations) or ours
+        configurations = kubectl.configurations(client)
+        ours = release_namespace or kubectl.namespace_of(configurations) or ours
         return ours, status_parts.certificates(configurations, unix), configurations
     except Forbidden as error:
         return ours, StatusPart(forbidden=str(error)), ()

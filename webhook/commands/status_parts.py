@@ -28,8 +28,8 @@ from webhook.api.resources import (
     kueue_path,
     our_path,
 )
-from webhook.commands.connect import listed
 from webhook.commands.decision_table import unix_of
+from webhook.commands.kubectl import listed
 from webhook.commands.switch import off_of
 from webhook.kueue.tree_forecast import wait_for
 from webhook.model.faults import attempted
@@ -38,12 +38,12 @@ from webhook.model.job import PLAIN
 from webhook.model.kueue_support import KueueTested
 from webhook.model.quantity import CPU, FlavorResource, render
 from webhook.model.queues import ClusterQueue, Held, StopPolicy
-from webhook.state.awaiting_cluster import awaiting
 from webhook.state.forecast_input import ForecastInput, ForecastInputs, cluster_queues_of
 from webhook.state.kueue_config import read_kueue_config, read_kueue_manager
 from webhook.state.published_congestion import read_congestion
 from webhook.state.snapshot import Snapshot
 from webhook.state.snapshot_file import fetch_state
+from webhook.state.workload import awaiting
 
 if TYPE_CHECKING:
     from webhook.api.client import Client

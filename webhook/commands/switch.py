@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from webhook.api.cluster_access import ClusterAccess
-from webhook.api.kubernetes_api import NotServed, Refused
+from webhook.api.kubernetes_api import ClusterAccess, NotServed, Refused
 from webhook.api.resources import OFF_SWITCH
 from webhook.commands import terminal
-from webhook.commands.connect import connected, release_namespace_of
-from webhook.commands.kubectl_flags import connection_options, release_namespace_option
+from webhook.commands.kubectl import (
+    connected,
+    connection_options,
+    release_namespace_of,
+    release_namespace_option,
+)
 
 if TYPE_CHECKING:
     from webhook.api.client import Client

@@ -22,14 +22,12 @@ from webhook.api.kubernetes_api import Forbidden, NotServed, Unreachable
 from webhook.api.resources import POLICIES, ReadObject, Resource, key_of, our_path
 from webhook.api.watch import Follower, WatchUpdate, list_pages
 from webhook.commands import decision_table, terminal
-from webhook.commands.connect import (
+from webhook.commands.kubectl import (
     FAULT,
-    Duration,
-    connected,
-)
-from webhook.commands.kubectl_flags import (
     FOR_PROGRAMS,
+    Duration,
     all_namespaces_option,
+    connected,
     namespace_option,
     output_option,
     scope_options,

@@ -1,4 +1,4 @@
-"""``undo``: asks the webhook to restore a pending Job as submitted, and reports the result.
+"""``undo`` and ``move``: ask the webhook to restore or move a pending Job, and report the result.
 
 ``--recreate`` deletes the Job and creates it again as it was submitted. It is never lost: its
 manifest is tried by a dry run before anything is deleted, and is kept in a file until the new Job
@@ -24,17 +24,18 @@ from webhook.api.kubernetes_api import ClusterError, Forbidden, NotServed, Refus
 from webhook.api.resources import kueue_path
 from webhook.commands import terminal
 from webhook.commands.check_sample import nameless, without_run
-from webhook.commands.connect import (
+from webhook.commands.decision_table import unix_of
+from webhook.commands.kubectl import (
     FAULT,
     Scope,
     connected,
     listed,
     missing_job,
     named,
+    namespace_option,
     one_reference,
+    scope_options,
 )
-from webhook.commands.decision_table import unix_of
-from webhook.commands.kubectl_flags import namespace_option, scope_options
 from webhook.decide.decision_record import reason_annotation
 from webhook.decide.match import OPT_OUT, POLICY
 from webhook.flow.decided_job import read_decided_job
@@ -78,12 +79,14 @@ It can only be deleted, and submitted again with the annotation kueue-fallback.d
 _LEFT_BEHIND = "Its annotation {annotation} could not be removed again: {error}"
 
 
-job_argument = click.argument("job", metavar="JOB", nargs=-1, required=True, callback=one_reference)
+_job_argument = click.argument(
+    "job", metavar="JOB", nargs=-1, required=True, callback=one_reference
+)
 """The one Job that a command is for, as ``job``."""
 
 
 @click.command("undo")
-@job_argument
+@_job_argument
 @namespace_option
 @click.option("--dry-run", is_flag=True, help="Ask the API server, but change nothing.")
 @click.option(
@@ -136,13 +139,65 @@ def command(job: str, *, dry_run: bool, recreates: bool, is_sure: bool, scope: S
     _tell(target, after, err=recreates and dry_run)
 
 
+@click.command("move")
+@_job_argument
+@click.option("--to", "option", required=True, metavar="OPTION", help="The option's name.")
+@click.option("--dry-run", is_flag=True, help="Ask the API server, but change nothing.")
+@namespace_option
+@scope_options
+def move(*, job: str, option: str, dry_run: bool, scope: Scope) -> None:
+    """Move a pending Job to another option of its policy.
+
+    `kubectl fallback explain JOB` lists the options. `kubectl fallback undo JOB` puts the Job back
+    as it was submitted.
+
+    JOB is a name, or a type and a name. You need the rights to get and patch Jobs in
+    their namespace.
+
+    Exit codes: 0 it is there, 1 it was not moved, for the reason given, and the Job is unchanged.
+
+    \b
+    Examples:
+      kubectl fallback move train --to cpu
+      kubectl fallback move rayjob/train --to gpu -n team --dry-run
+      kubectl fallback move rayjob train --to gpu
+    """
+    with connected(scope.access) as client:
+        kind, name = named(job)
+        target = Target(kind=kind, namespace=scope.here, name=name, is_dry_run=dry_run)
+        try:
+            after = _ask(client, target, option, refusal=_unmovable)
+            _check_moved(client, target, after, option)
+        except NotUndoneError as error:
+            terminal.say(error.text, err=True)
+            sys.exit(FAULT)
+    verb = "would be" if dry_run else "is"
+    queue = after["metadata"]["labels"].get(QUEUE_LABEL)
+    terminal.say(f"{target} {verb} in LocalQueue {queue} ({option}).")
+
+
+def _unmovable(target: Target, job: Mapping[str, Any]) -> str:
+    if not _without_decision(target, job):
+        return ""
+    return f"{target} carries no decision: there is no option to move it to."
+
+
+def _check_moved(client: Client, target: Target, after: Mapping[str, Any], option: str) -> None:
+    """Raise NotUndoneError unless the Job is in the option."""
+    if MOVE_TO in (after["metadata"].get("annotations") or {}):
+        _take_off(client, target, after)
+        raise NotUndoneError(f"The webhook did not answer, so {target} is unchanged.")
+    if (after["metadata"].get("labels") or {}).get(OPTION_LABEL) != option:
+        raise NotUndoneError(f"{target} is unchanged.")
+
+
 def _in_place(client: Client, target: Target) -> Mapping[str, Any]:
-    after = ask(client, target, UNDO, refusal=_refusal, way_out=_way_out)
+    after = _ask(client, target, UNDO, refusal=_refusal, way_out=_way_out)
     _check(client, target, after)
     return after
 
 
-def ask(
+def _ask(
     client: Client,
     target: Target,
     wish: str,
@@ -166,7 +221,7 @@ def ask(
                 raise NotUndoneError(refused)
             after, warnings = client.ask("PATCH", target.path, _wish(job, wish), target.params)
         except NotServed:
-            raise NotUndoneError(missing(client, target)) from None
+            raise NotUndoneError(_missing(client, target)) from None
         except Refused as error:
             if not error.is_conflict:
                 text = f"{target} is unchanged: {_because(error)}"
@@ -186,7 +241,7 @@ def _because(error: Refused) -> str:
 
 def _refusal(target: Target, job: Mapping[str, Any]) -> str:
     """Return why an undo cannot be asked for; empty: it can."""
-    if without := without_decision(target, job):
+    if without := _without_decision(target, job):
         return without
     try:
         obstacle = target.kind.held_back(job)
@@ -226,13 +281,13 @@ def _wish(job: Mapping[str, Any], wish: str) -> Mapping[str, Any]:
 def _check(client: Client, target: Target, after: Mapping[str, Any]) -> None:
     annotations = after["metadata"].get("annotations") or {}
     if MOVE_TO in annotations:
-        take_off(client, target, after)
+        _take_off(client, target, after)
         raise NotUndoneError(_UNANSWERED.format(job=target))
     if DECISION in annotations:
         raise NotUndoneError(f"{target} is unchanged.{_way_out(target, after)}")
 
 
-def take_off(client: Client, target: Target, after: Mapping[str, Any]) -> None:
+def _take_off(client: Client, target: Target, after: Mapping[str, Any]) -> None:
     """Remove the annotation that asked for a move or an undo, and the label added with it."""
     if target.is_dry_run:
         return
@@ -395,8 +450,8 @@ def _read(client: Client, target: Target) -> Mapping[str, Any]:
     try:
         job = client.get(target.path)
     except NotServed:
-        raise NotUndoneError(missing(client, target)) from None
-    if refusal := without_decision(target, job):
+        raise NotUndoneError(_missing(client, target)) from None
+    if refusal := _without_decision(target, job):
         raise NotUndoneError(refusal)
     return job
 
@@ -559,12 +614,12 @@ class NotUndoneError(Exception):
         self.text = text
 
 
-def missing(client: Client, target: Target) -> str:
+def _missing(client: Client, target: Target) -> str:
     """Return a sentence that the Job does not exist."""
     return missing_job(client, target.kind, target.namespace, target.name)
 
 
-def without_decision(target: Target, job: Mapping[str, Any]) -> str:
+def _without_decision(target: Target, job: Mapping[str, Any]) -> str:
     """Return a sentence that the Job carries no decision; empty: it carries one."""
     if DECISION in (job["metadata"].get("annotations") or {}):
         return ""

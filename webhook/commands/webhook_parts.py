@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from webhook.api.kubernetes_api import ClusterError, Forbidden, NotServed
 from webhook.api.resources import SAVINGS
 from webhook.commands import probe
-from webhook.commands.connect import listed
 from webhook.commands.decision_table import unix_of
+from webhook.commands.kubectl import listed
 from webhook.commands.status_parts import StatusPart, ready_pods
 from webhook.hindsight.savings_record import SavingsRecord, read_savings
 from webhook.model.fields import FieldError

@@ -18,8 +18,7 @@ from webhook.api.kubernetes_api import ClusterError
 from webhook.jobs import BY_NAME
 from webhook.model import fields
 from webhook.model.fields import FieldError
-from webhook.model.job import PLAIN
-from webhook.model.requester import Requester, read_requester
+from webhook.model.job import PLAIN, Requester, read_requester
 
 
 class Rights(Protocol):

@@ -36,7 +36,6 @@ from webhook.console.access import Everybody, Reviews
 from webhook.console.collect import ConsoleInput, Leads, collect
 from webhook.console.decisions import KEPT, DecisionStore, from_job
 from webhook.console.on_demand import DryRuns, JobWorkloads, LineForecasts
-from webhook.console.queue_history import QueueHistory
 from webhook.console.routes import LOOPBACK, ConsoleSources, create_app
 from webhook.console.view import Judged, View
 from webhook.hindsight.savings_record import SavingsRecord, ShownDecision, read_savings
@@ -294,7 +293,6 @@ class Console:
         self._is_open = is_loopback(split_address(settings.console_listen)[0])
         self._sent = SentContext(on_error=log)
         self._counted: tuple[Snapshot | None, Mapping[str, Snapshot | None]] = None, {}
-        self._history = QueueHistory()
         self._jobs = JobWorkloads()
         self._line = LineForecasts(clock=time.monotonic, unix=time.time)
         self._dry_runs = DryRuns(
@@ -324,7 +322,6 @@ class Console:
         are called in this thread alone.
         """
         self._counted = counted, workers
-        self._history.take({"": counted, **workers}, time.time())
         self._line.offer(counted, contents_of)
         self._jobs.offer(workloads)
 
@@ -361,7 +358,6 @@ class Console:
             published=self._followed.published,
             judged=self._followed.judged,
             leads=self._followed.leads,
-            history=self._history.series,
         )
         return collect(known)
 

@@ -95,14 +95,6 @@ def clock(at: float) -> str:
     return _utc(at).strftime("%H:%M:%S")
 
 
-def minute(at: float) -> str:
-    return _utc(at).strftime("%H:%M")
-
-
-def day_hour(at: float) -> str:
-    return _utc(at).strftime("%m-%d %H:%M")
-
-
 def day_and_minute(at: float) -> str:
     return _utc(at).strftime("%Y-%m-%d %H:%M UTC")
 

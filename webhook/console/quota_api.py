@@ -21,8 +21,7 @@ from webhook.jobs import BY_NAME, kind_of, referred
 from webhook.model import fields
 from webhook.model.decision import CreateOutcome
 from webhook.model.fields import FieldError
-from webhook.model.job import PLAIN
-from webhook.model.requester import Requester
+from webhook.model.job import PLAIN, Requester
 from webhook.model.words import span
 
 RETRY_SECONDS = 5

@@ -25,12 +25,12 @@ from webhook.model.faults import Attention, attempted
 from webhook.model.fields import FieldError
 from webhook.model.queues import MULTIKUEUE, Arrival, ClusterQueue, LocalQueue
 from webhook.state import counted_arrivals
-from webhook.state.awaiting_cluster import KUEUES_MANAGER, NOMINATED, AwaitingCluster, awaiting
 from webhook.state.cluster_watches import ClusterWatches, FromCluster, Reachable
 from webhook.state.occupancy import Occupancy
 from webhook.state.pipe import Update
 from webhook.state.queue_counts import PendingArrivals
 from webhook.state.snapshot import Snapshot
+from webhook.state.workload import KUEUES_MANAGER, NOMINATED, AwaitingCluster, awaiting
 
 STEP_SECONDS: Final = 1.0
 AGAIN_SECONDS: Final = 5.0

@@ -39,9 +39,8 @@ from webhook.server.probes import create_probes
 from webhook.settings import Settings
 from webhook.state.feed import Feed
 from webhook.state.pipe import Update, apply_update
-from webhook.state.restraint import Restraint
 from webhook.state.signing_keys import KeyRing
-from webhook.state.snapshot import Snapshot
+from webhook.state.snapshot import Restraint, Snapshot
 
 COALESCE_SECONDS: Final = 0.2
 """Changes within so long are reconciled together."""

@@ -33,9 +33,9 @@ from webhook.controller.unreviewed import Unreviewed, fetching
 from webhook.controller.world import Lines, Part, Take
 from webhook.model.faults import Failures
 from webhook.settings import Settings
-from webhook.state.awaiting_cluster import AWAITING, read_awaiting
 from webhook.state.cluster_watches import ClusterWatches, FromCluster, Reachable
 from webhook.state.signing_keys import KeyKeeper, KeyRing
+from webhook.state.workload import AWAITING, read_awaiting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

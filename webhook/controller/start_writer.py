@@ -15,8 +15,8 @@ from typing import Final
 from webhook.api.kubernetes_api import ClusterError, KubernetesApi, NotServed, Refused
 from webhook.controller.world import World
 from webhook.jobs import referred
-from webhook.model.expected_start import ExpectedStart, annotation_of
 from webhook.model.faults import Attention
+from webhook.model.forecasts import ExpectedStart, write_expected_start
 from webhook.model.job import EXPECTED_START
 from webhook.state import forecast_input
 from webhook.state.waiting_line import WaitingWorkload, waiting_in
@@ -85,7 +85,7 @@ class StartWriter:
         kind, name = referred(reference)
         if not kind.is_movable:
             return ""
-        body = {"metadata": {"annotations": {EXPECTED_START: annotation_of(start)}}}
+        body = {"metadata": {"annotations": {EXPECTED_START: write_expected_start(start)}}}
         try:
             self._transport.patch(kind.path(namespace, name), body)
         except (NotServed, Refused):

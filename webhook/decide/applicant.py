@@ -16,9 +16,8 @@ from webhook.kueue.requests import unmodelled
 from webhook.learn.job_class import Mark, mark_text
 from webhook.model.costs.devices import DeviceUse
 from webhook.model.forecasts import JobClass
-from webhook.model.job import Job
+from webhook.model.job import Job, Requester
 from webhook.model.policy.fallback_policy import FallbackPolicy
-from webhook.model.requester import Requester
 from webhook.model.signatures import SigningKeys
 from webhook.state.occupancy import Occupancy
 from webhook.state.snapshot import Snapshot

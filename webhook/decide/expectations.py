@@ -23,8 +23,7 @@ from webhook.kueue.newcomer import FoundStart
 from webhook.kueue.requests import priority_of
 from webhook.learn import expected_runs
 from webhook.learn.device_prior import DevicePart, guess, part_of
-from webhook.learn.expected_runs import Expecting, estimate, limits_of
-from webhook.learn.placement_prior import GangPlace, as_placed
+from webhook.learn.expected_runs import Expecting, GangPlace, as_placed, estimate, limits_of
 from webhook.learn.run_records import at_level
 from webhook.model.costs.prices import NO_PRICES, Cost, Place, Prices
 from webhook.model.decision import Assessment, Fit, Rejection

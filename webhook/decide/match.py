@@ -22,15 +22,14 @@ from webhook.model.decision import Skipped
 from webhook.model.fields import EMPTY, FieldError
 from webhook.model.flags import Named
 from webhook.model.forecasts import JobClass
-from webhook.model.job import ELASTIC, MULTIKUEUE_ORIGIN, OURS, Job, PodSet, of_pod_sets
+from webhook.model.job import ELASTIC, MULTIKUEUE_ORIGIN, OURS, Job, PodSet, Requester, of_pod_sets
 from webhook.model.kueue_support import is_on
 from webhook.model.pods import EVERYTHING
 from webhook.model.policy import fallback_policy
 from webhook.model.policy.fallback_policy import FallbackPolicy, Match, Only, ValueMatch
-from webhook.model.policy.matching import LabelSelector
+from webhook.model.policy.spec import LabelSelector
 from webhook.model.queues import KueueConfig
 from webhook.model.reasons import Skip
-from webhook.model.requester import Requester
 from webhook.model.words import clip
 from webhook.state.snapshot import Snapshot, updated
 
@@ -242,10 +241,13 @@ def class_of(job: Job, policy: FallbackPolicy, snapshot: Snapshot) -> JobClass:
     # policy shares it (decision 0024).
     shares = job_class.shares_with(policy, job.namespace, snapshot.cluster)
     shared = job_class.shared_home(policy.name) if shares else ""
-    by = job_class.ToldApartBy(
-        policy.spec.job_class_label, policy.spec.job_class_args, policy.spec.job_class_env
+    return job_class.of_job(
+        job,
+        label=policy.spec.job_class_label,
+        args=policy.spec.job_class_args,
+        env=policy.spec.job_class_env,
+        shared=shared,
     )
-    return job_class.of_job(job, by, shared=shared)
 
 
 def _mismatch(

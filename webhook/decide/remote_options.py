@@ -18,7 +18,7 @@ from webhook.model.forecasts import Forecast, Start
 from webhook.model.queues import ClusterQueue, LocalQueue, PodSetNeeds, StopPolicy
 from webhook.model.reasons import Reason
 from webhook.model.words import span
-from webhook.state.occupancy import Occupancy, assignment, starts_now
+from webhook.state.occupancy import Occupancy, assignment, passes_now
 
 
 def fresh(occupancy: Occupancy, now: float, limit_seconds: float) -> Occupancy:
@@ -225,7 +225,8 @@ def _assess(
     held = worker.held(cluster_queue.name)
     there.cluster_queue = cluster_queue.name
     there.fit, there.detail = found.fit, found.detail
-    there.starts_now = starts_now(worker, found, local_queue, cluster_queue, priority=priority)
+    passes = passes_now(worker, found, local_queue, cluster_queue, priority=priority)
+    there.starts_now = passes and not found.has_checks(cluster_queue)
     there.pending, there.reserving = held.pending, held.reserving
     closed = _closed(worker, local_queue, cluster_queue)
     there.rejection = _no_fit(closed) if closed else found.rejection

@@ -31,8 +31,8 @@ from webhook.model.job import MOVE_TO, OURS, PROBE, Job
 from webhook.model.marks import MARKS
 from webhook.model.policy import fallback_policy
 from webhook.model.policy.fallback_policy import FallbackPolicy
-from webhook.model.policy.matching import LabelSelector
 from webhook.model.policy.patterns import DECIMAL, DURATION, SUBDOMAIN
+from webhook.model.policy.spec import LabelSelector
 
 ALLOW = OURS + "allow"
 MAX_SLOWDOWN = OURS + "max-slowdown"

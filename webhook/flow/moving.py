@@ -37,11 +37,10 @@ from webhook.model.decision import (
     Stay,
     Undone,
 )
-from webhook.model.job import Job, left_written
+from webhook.model.job import Job, Requester, left_written
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
 from webhook.model.queues import MULTIKUEUE
 from webhook.model.reasons import Obstacle, Skip
-from webhook.model.requester import Requester
 from webhook.model.signatures import SigningKeys, signed_words
 from webhook.model.words import clip
 from webhook.state.occupancy import Occupancy

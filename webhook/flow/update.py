@@ -31,10 +31,17 @@ from webhook.model.edits import (
 )
 from webhook.model.fields import FieldError
 from webhook.model.holds import GATE, HELD, is_released
-from webhook.model.job import DECISION, MOVE_REASON, MOVE_TO, OPTION_LABEL, QUEUE_LABEL, UNDO
+from webhook.model.job import (
+    DECISION,
+    MOVE_REASON,
+    MOVE_TO,
+    OPTION_LABEL,
+    QUEUE_LABEL,
+    UNDO,
+    Requester,
+)
 from webhook.model.policy.fallback_policy import Mode
 from webhook.model.reasons import Obstacle
-from webhook.model.requester import Requester
 from webhook.model.signatures import SigningKeys
 from webhook.state.occupancy import Occupancy
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from webhook.decide import match
 from webhook.hindsight.journal import JournalEntry
-from webhook.hindsight.look_back import LookBackInput, elsewhere
+from webhook.hindsight.look_back import LookBackInput, run_times
 from webhook.jobs import reduced
 from webhook.kueue.durations import learned_on
 from webhook.learn.expected_runs import slowdown_of
@@ -167,7 +167,7 @@ def _runs_as_ended(
         return {}
     snapshot, took = world.snapshot, float(entry.finished - entry.admitted)
     policy, learned = _policy(line.job, snapshot), world.learned.estimates
-    return elsewhere(entry, took, policy=policy, snapshot=snapshot, learned=learned).seconds
+    return run_times(entry, took, policy=policy, snapshot=snapshot, learned=learned)[0]
 
 
 def _runs_as_expected(

@@ -204,17 +204,13 @@ WITHOUT_DEVICES: Final = 4.0
 _CPU: Final = "cpu"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Suggestion:
-    manifest: Mapping[str, Any]
-    assumed: tuple[str, ...]
-    """Sentences, one for each thing that is assumed."""
-
-
-def suggest(entries: Iterable[JournalEntry], snapshot: Snapshot) -> Suggestion | None:
+def suggest(
+    entries: Iterable[JournalEntry], snapshot: Snapshot
+) -> tuple[Mapping[str, Any], Sequence[str]] | None:
     """Return a policy for the LocalQueue in which Jobs with accelerators waited most.
 
-    None: no Job had any, or its namespaces have no other queue that could take them.
+    With it come sentences, one for each thing that is assumed. None: no Job had any accelerator,
+    or its namespaces have no other queue that could take them.
     """
     waited: defaultdict[str, float] = defaultdict(float)
     namespaces: defaultdict[str, set[str]] = defaultdict(set)
@@ -264,7 +260,7 @@ def _resources(queue: ClusterQueue) -> set[str]:
     return {resource for group in queue.groups for _, resource in group.quotas}
 
 
-def _suggestion(queue: str, others: Sequence[_Other]) -> Suggestion:
+def _suggestion(queue: str, others: Sequence[_Other]) -> tuple[Mapping[str, Any], Sequence[str]]:
     options: list[Mapping[str, Any]] = [{"name": queue, "queue": queue}]
     assumed = []
     for name, has_same in others:
@@ -280,17 +276,15 @@ def _suggestion(queue: str, others: Sequence[_Other]) -> Suggestion:
             assumed.append(
                 f"Jobs run {slower:g} times as long in {name} without accelerators, and can do so"
             )
-    return Suggestion(
-        manifest={
-            "apiVersion": "kueue-fallback.dev/v1alpha1",
-            "kind": "FallbackPolicy",
-            "metadata": {"name": NAME},
-            "spec": {
-                "mode": "Observe",
-                "match": {"jobSelector": {}},
-                "options": options,
-                "strategy": {"type": "FinishTime"},
-            },
+    manifest = {
+        "apiVersion": "kueue-fallback.dev/v1alpha1",
+        "kind": "FallbackPolicy",
+        "metadata": {"name": NAME},
+        "spec": {
+            "mode": "Observe",
+            "match": {"jobSelector": {}},
+            "options": options,
+            "strategy": {"type": "FinishTime"},
         },
-        assumed=tuple(assumed),
-    )
+    }
+    return manifest, assumed

@@ -64,23 +64,18 @@ class Rests(StrEnum):
     """Nothing: it is assumed to run as long as it did."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Elsewhere:
-    """One Job's run times in seconds, by flavor; and by option what they are based on."""
-
-    seconds: Mapping[str, float]
-    rests: Mapping[str, Rests]
-
-
-def elsewhere(
+def run_times(
     entry: JournalEntry,
     own_seconds: float,
     *,
     policy: FallbackPolicy | None,
     snapshot: Snapshot,
     learned: Estimates,
-) -> Elsewhere:
-    """Return the Job's run time on every flavor; on its own ones, the *own_seconds* it took."""
+) -> tuple[Mapping[str, float], Mapping[str, Rests]]:
+    """Return the Job's run time in seconds by flavor, and by option what it is based on.
+
+    On its own flavors it is the *own_seconds* that it took.
+    """
     # A replay may find that it asks for no quota, and so for no flavor.
     seconds = dict.fromkeys((*snapshot.setup.flavors, ""), own_seconds)
     rests: dict[str, Rests] = {}
@@ -95,7 +90,7 @@ def elsewhere(
             seconds[flavor] = own_seconds * ratio
             rests[option.name] = basis
     seconds[entry.flavors] = own_seconds
-    return Elsewhere(seconds=seconds, rests=rests)
+    return seconds, rests
 
 
 def _own(entry: JournalEntry, options: tuple[Option, ...]) -> Option | None:
@@ -166,8 +161,11 @@ class ReplayedJob:
     entry: JournalEntry
     policy: FallbackPolicy | None
     """The policy that decided, or would; None: none matches."""
-    elsewhere: Elsewhere
     submitted_queue: str
+    run_seconds: Mapping[str, float] = field(default_factory=dict)
+    """Its run time by flavor."""
+    rests: Mapping[str, Rests] = field(default_factory=dict)
+    """Option to what the run time there is based on."""
     mode: str = ""
     """The mode that held when it came; empty: no policy matches it."""
     unseen: tuple[str, ...] = ()
@@ -322,13 +320,17 @@ def look_back(
     world = replace(world, snapshot=emptied(world.snapshot))
     latest = tuple(_latest(entries))
     handover = _handover(latest)
-    read = (_replayable(entry, world) for entry in sorted(latest, key=age_of))
-    known = [job for job in read if job is not None]
+    # Whatever is wrong with one, all others are replayed.
+    read = (attempted(partial(_replayed_job, entry, world)) for entry in sorted(latest, key=age_of))
+    known = [job for job, _ in read if job is not None]
     began = {} if as_observed else _enforced_from(latest)
     jobs = [replace(job, mode=_mode(job, began, as_observed=as_observed)) for job in known]
     # A replay adds itself the time after which Kueue requeues what waits for released quota.
     besides = max(0.0, handover - world.snapshot.setup.kueue.requeue_seconds)
-    runs = {job.entry.key: _seconds(job, besides) for job in jobs}
+    runs = {
+        job.entry.key: {flavors: took + besides for flavors, took in job.run_seconds.items()}
+        for job in jobs
+    }
 
     replayed = _replayed(jobs, runs, world, as_observed=as_observed, progress=progress)
     return Hindsight(
@@ -403,12 +405,6 @@ def _enforced_from(entries: Iterable[JournalEntry]) -> Mapping[str, float]:
     return began
 
 
-def _replayable(entry: JournalEntry, world: LookBackInput) -> ReplayedJob | None:
-    """Read an entry as a Job; None: no replay can submit it."""
-    # Whatever is wrong with one, all others are replayed.
-    return attempted(partial(_replayed_job, entry, world))[0]
-
-
 def _without_guesses(jobs: Sequence[ReplayedJob], world: LookBackInput) -> Iterator[ReplayedJob]:
     """Drop the results of Jobs that depend on worker clusters without a known state.
 
@@ -445,13 +441,11 @@ def _unseen(job: ReplayedJob, world: LookBackInput) -> tuple[str, ...]:
 def without_replay(entries: Iterable[JournalEntry]) -> Hindsight:
     """Return the entries without any replay, for when queues and policies are not known."""
     latest = sorted(_latest(entries), key=age_of)
-    nothing = Elsewhere(seconds={}, rests={})
     return Hindsight(
         jobs=tuple(
             ReplayedJob(
                 entry=entry,
                 policy=None,
-                elsewhere=nothing,
                 submitted_queue=entry.labels.get(QUEUE_LABEL, ""),
                 mode=entry.mode,
             )
@@ -494,6 +488,7 @@ def _handover(entries: Sequence[JournalEntry]) -> float:
 
 
 def _replayed_job(entry: JournalEntry, world: LookBackInput) -> ReplayedJob | None:
+    """Read an entry as a Job; None: no replay can submit it."""
     snapshot = world.snapshot
     kind = reduced.kind_named(entry.kind)
     job, ran = (kind.read(manifest(entry)) for manifest in (submitted_manifest, ran_manifest))
@@ -505,14 +500,16 @@ def _replayed_job(entry: JournalEntry, world: LookBackInput) -> ReplayedJob | No
         if place is None or place.cluster_queue not in snapshot.setup.cluster_queues:
             return None
     policy = _policy(entry, job, snapshot)
-    known = elsewhere(
+    run_seconds, rests = run_times(
         entry,
         _own_seconds(entry, world),
         policy=policy,
         snapshot=snapshot,
         learned=world.learned.estimates,
     )
-    return ReplayedJob(entry=entry, policy=policy, elsewhere=known, submitted_queue=queue)
+    return ReplayedJob(
+        entry=entry, policy=policy, submitted_queue=queue, run_seconds=run_seconds, rests=rests
+    )
 
 
 def _is_whole(job: Job, snapshot: Snapshot) -> bool:
@@ -544,7 +541,3 @@ def _own_seconds(entry: JournalEntry, world: LookBackInput) -> float:
     expected = [offer.runs for offer in entry.options if offer.name == entry.option and offer.runs]
     usual = known.seconds if known else next(iter(expected), 0.0)
     return max(usual, world.now - entry.admitted if entry.admitted else 0.0)
-
-
-def _seconds(job: ReplayedJob, besides: float) -> dict[str, float]:
-    return {flavors: seconds + besides for flavors, seconds in job.elsewhere.seconds.items()}

@@ -10,21 +10,22 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from math import inf
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from webhook.adapt import accelerators
+from webhook.cost.cluster_prices import device_of_node, devices_of
 from webhook.cost.device_shares import fraction
-from webhook.cost.flavor_devices import device_of_node, devices_of
 from webhook.cost.slice_geometry import (
     USABLE,
     WHOLE,
     Geometry,
+    NeededMemory,
     cut_of,
     geometries,
-    is_balanced,
+    smaller_slices,
     useless_to,
 )
 from webhook.decide.wishes import GPU_MEMORY
@@ -32,7 +33,7 @@ from webhook.hindsight.journal import JournalEntry
 from webhook.hindsight.look_back import submitted_manifest
 from webhook.jobs import reduced
 from webhook.kueue import quota
-from webhook.kueue.flavor_plan import Demand, FlavorChoice
+from webhook.kueue.flavor_plan import Demand, Flavor
 from webhook.kueue.queue_lines import PendingGroup
 from webhook.kueue.requests import declared
 from webhook.kueue.simulation import Simulation
@@ -44,8 +45,6 @@ from webhook.model.queues import ClusterQueue, KueueConfig, Quota, ResourceFlavo
 
 _HOUR: Final = 3600.0
 _DAY: Final = 86_400
-_FRAGMENTED: Final = 0.1
-"""What an hour of a device that is free and of no use counts beside one that is waited for."""
 WORTH: Final = 0.2
 """Advice is given that saves so much of what is waited, and would have in each half of the time."""
 _LEAST_WAITED: Final = 1.0
@@ -83,26 +82,9 @@ class DeviceDemand(NamedTuple):
     devices: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waits:
-    """What a simulation comes to, in device-hours."""
-
-    waited: float
-    """Infinite where some Job could never start."""
-    by_day: Mapping[int, float] = field(default_factory=dict)
-    """Waiting by the day of arrival, counted since 1970."""
-    fragmented: float = 0.0
-    """Free, and of no use to the average Job."""
-    free: float = 0.0
-
-    @property
-    def objective(self) -> float:
-        return self.waited + _FRAGMENTED * self.fragmented
-
-    @property
-    def fragmentation(self) -> float:
-        """Return which part of what is free is of no use to the average Job."""
-        return self.fragmented / self.free if self.free else 0.0
+Waits: TypeAlias = Mapping[int, float]
+"""Device-hours that were waited, by the day of arrival, counted since 1970; infinite where some Job
+could never start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +97,9 @@ class CutAdvice:
     """Of their devices, in order; the same as before: nothing is to be gained."""
     now: Waits
     then: Waits
-    jobs: int
+    """The same where devices are cut so."""
+    needed: NeededMemory
+    """Of all Jobs."""
     why_not: str
     """Why there is no advice; empty: there is."""
 
@@ -124,22 +108,36 @@ class CutAdvice:
         return self.nodes[0].device
 
     @property
+    def jobs(self) -> int:
+        return sum(self.needed.values())
+
+    @property
     def before(self) -> tuple[Geometry, ...]:
         return tuple(cut for node in self.nodes for cut in node.cuts)
 
     @property
     def saved(self) -> float:
         """Return which part of what was waited would not have been."""
-        # Equal are also nothing and nothing, and two infinite ones.
-        same = self.then.waited == self.now.waited
-        return 0.0 if same else 1 - self.then.waited / self.now.waited
+        return _saved(sum(self.now.values()), sum(self.then.values()))
 
     @property
     def saved_by_day(self) -> tuple[float, float]:
         """Return the same of the worst day, and of the best."""
-        waits = ((self.then.by_day.get(day, 0.0), now) for day, now in self.now.by_day.items())
-        shares = [1 - then / now for then, now in waits if now > 0]
+        waits = [(now, self.then.get(day, 0.0)) for day, now in self.now.items() if now > 0]
+        shares = [_saved(now, then) for now, then in waits]
         return min(shares, default=0.0), max(shares, default=0.0)
+
+    def fragmentation(self, cuts: Iterable[Geometry]) -> float:
+        """Return which part of the devices, all free and so cut, is of no use to the average Job.
+
+        A lower bound: where Jobs run, what they leave may be of less use.
+        """
+        memory, parts = _memory(self.device), _parts(self.device)
+        units = units_of(cuts, self.device)
+        useless = (
+            n * parts[name] * useless_to(memory[name], self.needed) for name, n in units.items()
+        )
+        return sum(useless) / len(self.before)
 
     def changed(self) -> Iterator[tuple[DeviceNode, tuple[Geometry, ...]]]:
         """Yield the Nodes that change with their new cuts; their Jobs would have to end."""
@@ -150,11 +148,9 @@ class CutAdvice:
                 yield node, cuts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SliceAdvice:
-    models: tuple[CutAdvice, ...]
-    left_out: tuple[str, ...]
-    """Nodes and Jobs that do not count, and why."""
+def _saved(now: float, then: float) -> float:
+    # Equal are also nothing and nothing, and two infinite ones.
+    return 0.0 if then == now else 1 - then / now
 
 
 def slice_advice(
@@ -162,8 +158,8 @@ def slice_advice(
     entries: Iterable[JournalEntry],
     flavors: Iterable[ResourceFlavor],
     uses: Mapping[str, DeviceUse],
-) -> SliceAdvice:
-    """Return advice for the devices of Nodes, by what ran.
+) -> tuple[Sequence[CutAdvice], Sequence[str]]:
+    """Return advice for each model of device, by what ran, and what was left out, and why.
 
     *objects*: Nodes, and Pods to say which Jobs must end. *uses*: what classes were measured to
     use.
@@ -190,10 +186,7 @@ def slice_advice(
                 unread += 1
     if unread:
         left_out.append(f"{unread} Jobs cannot be read")
-    return SliceAdvice(
-        models=tuple(advise(of, asked[model]) for model, of in sorted(by_model.items())),
-        left_out=tuple(left_out),
-    )
+    return [advise(of, asked[model]) for model, of in sorted(by_model.items())], left_out
 
 
 def advise(nodes: Iterable[DeviceNode], demands: Iterable[DeviceDemand]) -> CutAdvice:
@@ -203,32 +196,35 @@ def advise(nodes: Iterable[DeviceNode], demands: Iterable[DeviceDemand]) -> CutA
     before = tuple(cut for node in first for cut in node.cuts)
     device, ordered = first[0].device, sorted(demands)
     now = simulated(device, before, ordered)
-    best, why_not = before, ""
-    if now.waited < _LEAST_WAITED:
-        why_not = "not one device-hour was waited, all together" if now.waited else "nobody waited"
-    else:
-        best = _improved(device, before, ordered)
-        then = simulated(device, best, ordered)
-        if best == before or then.waited > now.waited * (1 - WORTH):
-            why_not = f"no cut that was tried would have saved {WORTH:.0%} of what was waited"
-        elif not _is_stable(device, before, ordered):
-            why_not = "what would have helped in one half of the time would not in the other"
-    after = before if why_not else best
+    after, then = _improved(device, before, ordered)
+    waited, left = sum(now.values()), sum(then.values())
+    why_not = ""
+    if waited < _LEAST_WAITED:
+        why_not = "not one device-hour was waited, all together" if waited else "nobody waited"
+    elif _saved(waited, left) < WORTH:
+        why_not = f"no cut that was tried would have saved {WORTH:.0%} of what was waited"
+    elif not _is_stable(device, before, ordered):
+        why_not = "what would have helped in one half of the time would not in the other"
+    if why_not:
+        after, then = before, now
     return CutAdvice(
         nodes=tuple(first),
         after=after,
         now=now,
-        then=simulated(device, after, ordered),
-        jobs=len(ordered),
+        then=then,
+        needed=Counter(each.need for each in ordered),
         why_not=why_not,
     )
 
 
 def _improved(
-    device: Device, before: tuple[Geometry, ...], demands: Sequence[DeviceDemand]
-) -> tuple[Geometry, ...]:
-    """Return the best cut on the way to what was asked for, of equals that with least changes."""
-    packed = _packed(device, len(before), demands)
+    device: Device, before: tuple[Geometry, ...], ordered: Sequence[DeviceDemand]
+) -> tuple[tuple[Geometry, ...], Waits]:
+    """Return the best cut on the way to what was asked for, of equals the nearest to that.
+
+    One that is just enough for the past would seldom be for what comes.
+    """
+    packed = _packed(device, len(before), ordered)
     surplus, missing = Counter(before) - packed, iter((packed - Counter(before)).elements())
     ways, each = [before], max(1, surplus.total() // _STEPS)
     cuts = list(before)
@@ -238,7 +234,9 @@ def _improved(
             cuts[place] = next(missing)
             if surplus.total() % each == 0:
                 ways.append(tuple(cuts))
-    return min(ways, key=lambda way: simulated(device, way, demands).objective)
+    waits = [simulated(device, way, ordered) for way in ways]
+    best = min(range(len(ways)), key=lambda number: (sum(waits[number].values()), -number))
+    return ways[best], waits[best]
 
 
 def _packed(device: Device, count: int, demands: Sequence[DeviceDemand]) -> Counter[Geometry]:
@@ -257,23 +255,21 @@ def _packed(device: Device, count: int, demands: Sequence[DeviceDemand]) -> Coun
     def covered(way: Geometry) -> float:
         return sum(
             min(units, max(0.0, left.get(name, 0.0))) * parts[name]
-            for name, units in units_of(way, device)
+            for name, units in units_of((way,), device).items()
         )
 
     ways = (WHOLE, *geometries(device, wanted))
     while found.total() < count:
         best = max(ways, key=covered)
         found[best] += 1
-        for name, units in units_of(best, device):
+        for name, units in units_of((best,), device).items():
             left[name] = left.get(name, 0.0) - units
     return found
 
 
 def _smallest(device: Device, need: float) -> str:
     """Return the resource of the smallest units that are enough; else that of whole devices."""
-    enough = (
-        part for part in device.slices if need <= USABLE * part.memory and is_balanced(part, device)
-    )
+    enough = smaller_slices(device, need)
     smallest = min(enough, key=lambda part: (part.memory, part.compute), default=None)
     return smallest.resource if smallest is not None else device.resource
 
@@ -284,9 +280,18 @@ def _parts(device: Device) -> Mapping[str, float]:
     return {name: fraction(name, device) or 1.0 for name in (device.resource, *slices)}
 
 
-def units_of(cut: Geometry, device: Device) -> Geometry:
-    """Return what one device so cut gives: slices, or itself."""
-    return cut or ((device.resource, 1),)
+def _memory(device: Device) -> Mapping[str, float]:
+    """Return how much memory of a unit may be used; of a whole device all that there is."""
+    slices = {part.resource: USABLE * part.memory for part in device.slices}
+    return {**slices, device.resource: inf}
+
+
+def units_of(cuts: Iterable[Geometry], device: Device) -> Counter[str]:
+    """Return how many units of each resource devices give that are so cut."""
+    units: Counter[str] = Counter()
+    for cut in cuts:
+        units.update(dict(cut or ((device.resource, 1),)))
+    return units
 
 
 def _is_stable(
@@ -299,70 +304,45 @@ def _is_stable(
     middle = (ordered[0].at + ordered[-1].at) / 2
     halves = [[each for each in ordered if (each.at < middle) is first] for first in (True, False)]
     for learned, tried in (halves, reversed(halves)):
-        now = simulated(device, before, tried).waited
-        then = simulated(device, _improved(device, before, learned), tried).waited
-        if learned and now > 0 and then > now * (1 - WORTH):
+        best, _ = _improved(device, before, learned)
+        now, then = (sum(simulated(device, cuts, tried).values()) for cuts in (before, best))
+        if learned and now > 0 and _saved(now, then) < WORTH:
             return False
     return True
 
 
 def simulated(device: Device, cuts: Iterable[Geometry], ordered: Sequence[DeviceDemand]) -> Waits:
-    """Return what Jobs, in the order in which they came, wait where a pool is cut so."""
-    units: Counter[str] = Counter()
-    for cut in cuts:
-        units.update(dict(units_of(cut, device)))
-    memory = {part.resource: USABLE * part.memory for part in device.slices}
-    memory[device.resource] = inf
-    parts = _parts(device)
-    names = sorted(units, key=lambda name: (memory[name], parts[name], name))
-    fitting = {each.need: [name for name in names if memory[name] >= each.need] for each in ordered}
-    if any(all(units[name] < each.devices for name in fitting[each.need]) for each in ordered):
-        return Waits(waited=inf)
-    simulation = _simulation(units, names)
-    began = ordered[0].at if ordered else 0.0
-    kinds = dict.fromkeys((each.need, each.devices) for each in ordered)
-    choices = {(need, devices): _demand(fitting[need], devices) for need, devices in kinds}
-    for place, each in enumerate(ordered):
+    """Return what Jobs, in the order in which they came, wait where devices are cut so."""
+    units, memory, parts = units_of(cuts, device), _memory(device), _parts(device)
+    # Each unit is a flavor of one ClusterQueue: those that are enough are tried in this order.
+    names = tuple(sorted(units, key=lambda name: (memory[name], parts[name], name)))
+    quotas = {(name, _UNITS): Quota(nominal=units[name]) for name in names}
+    group = ResourceGroup(resources=(_UNITS,), flavors=names, quotas=quotas)
+    queue = ClusterQueue(name=_POOL, groups=(group,))
+    (tree,) = quota.plant({_POOL: queue}, {}).trees
+    # Nobody is to wait for Kueue's requeue batch.
+    simulation = Simulation(tree, [queue], kueue=KueueConfig(requeue_seconds=0.0))
+    for place, (at, seconds, need, devices) in enumerate(ordered):
+        enough = [name for name in names if memory[name] >= need]
+        if all(units[name] < devices for name in enough):
+            return {0: inf}
+        choices = (Flavor(usage=(((n, _UNITS), devices),)) for n in enough)
         simulation.add_waiting(
             PendingGroup(
                 cluster_queue=_POOL,
-                demand=choices[each.need, each.devices],
-                seconds=each.seconds,
-                at=each.at - began,
+                demand=Demand(parts=(tuple(choices),), combinations=()),
+                seconds=seconds,
+                at=at - ordered[0].at,
                 key=str(place),
             )
         )
     simulation.run()
     by_day: defaultdict[int, float] = defaultdict(float)
-    used: defaultdict[str, float] = defaultdict(float)
     for start in simulation.begun:
-        each = ordered[int(start.key)]
-        by_day[int(each.at // _DAY)] += (began + start.at - each.at) * each.devices / _HOUR
-        used[start.flavors[0]] += each.devices * each.seconds
-    hours = max((start.finish for start in simulation.begun), default=0.0) / _HOUR
-    free = {name: (units[name] * hours - used[name] / _HOUR) * parts[name] for name in names}
-    needed = Counter(each.need for each in ordered)
-    return Waits(
-        waited=sum(by_day.values()),
-        by_day=by_day,
-        fragmented=sum(free[name] * useless_to(memory[name], needed) for name in names),
-        free=sum(free.values()),
-    )
-
-
-def _simulation(units: Mapping[str, int], names: Sequence[str]) -> Simulation:
-    """Return one of a ClusterQueue whose flavors are units of a device, the smallest first."""
-    quotas = {(name, _UNITS): Quota(nominal=units[name]) for name in names}
-    group = ResourceGroup(resources=(_UNITS,), flavors=tuple(names), quotas=quotas)
-    queue = ClusterQueue(name=_POOL, groups=(group,))
-    (tree,) = quota.plant({_POOL: queue}, {}).trees
-    # Nobody is to wait for Kueue's requeue batch.
-    return Simulation(tree, [queue], kueue=KueueConfig(requeue_seconds=0.0))
-
-
-def _demand(names: Iterable[str], devices: int) -> Demand:
-    choices = (FlavorChoice(flavor=name, usage=(((name, _UNITS), devices),)) for name in names)
-    return Demand(parts=(tuple(choices),), combinations=())
+        asked = ordered[int(start.key)]
+        waited = start.at - (asked.at - ordered[0].at)
+        by_day[int(asked.at // _DAY)] += waited * asked.devices / _HOUR
+    return by_day
 
 
 def _node(

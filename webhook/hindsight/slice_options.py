@@ -11,7 +11,7 @@ import yaml
 
 from webhook.adapt import accelerators
 from webhook.cost.device_shares import fraction
-from webhook.cost.slice_geometry import USABLE, is_balanced
+from webhook.cost.slice_geometry import smaller_slices
 from webhook.hindsight.journal import JournalEntry
 from webhook.model.costs.device_table import slice_by_name
 from webhook.model.costs.devices import Device, DeviceSlice, DeviceUse
@@ -23,39 +23,33 @@ _ANY_QUEUE: Final = "a-queue-of-slices"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SliceOption:
-    """One size of slice, with those for whom it is the smallest that is enough."""
-
-    resource: str
-    memory: int
-    """In bytes."""
-    queue: str
-    """A LocalQueue that leads to such slices; empty: there is none."""
-    classes: int
-    saved: float
-    """Device-hours of those who ran in that time."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SliceOptions:
     """What would have saved most, on one model of device."""
 
-    model: str
-    memory: int
-    """In bytes, of a whole one."""
+    device: Device
     hours: float
     """Device-hours of all Jobs of one whole device."""
-    eligible: float
-    """Of these those of classes that need less."""
-    options: tuple[SliceOption, ...]
+    by_slice: Mapping[DeviceSlice, Sequence[float]]
+    """Of these those of classes for which it is the smallest that is enough, class by class; by
+    memory, ascending."""
+    queues: Mapping[str, str]
+    """Resource to a LocalQueue that leads to it."""
 
     @property
     def classes(self) -> int:
-        return sum(option.classes for option in self.options)
+        return sum(map(len, self.by_slice.values()))
+
+    @property
+    def eligible(self) -> float:
+        return sum(map(sum, self.by_slice.values()))
 
     @property
     def saved(self) -> float:
-        return sum(option.saved for option in self.options)
+        """Return device-hours."""
+        return sum(
+            sum(hours) * (1 - (fraction(part.resource, self.device) or 1.0))
+            for part, hours in self.by_slice.items()
+        )
 
 
 def most_saving(
@@ -72,11 +66,8 @@ def most_saving(
             hours[devices[flavor].name][entry.job_class] += seconds / _HOUR
     by_name = {device.name: device for device in devices.values()}
     found = (_on(by_name[name], of_class, uses, snapshot) for name, of_class in hours.items())
-    return max((each for each in found if each.saved > 0), key=_saved, default=None)
-
-
-def _saved(found: SliceOptions) -> tuple[float, str]:
-    return found.saved, found.model
+    saving = (each for each in found if each.saved > 0)
+    return max(saving, key=lambda each: (each.saved, each.device.name), default=None)
 
 
 def _flavors_of_one_device(entry: JournalEntry, devices: Mapping[str, Device]) -> Sequence[str]:
@@ -108,27 +99,16 @@ def _on(
             if part is not None:
                 by_slice[part].append(of_class)
     return SliceOptions(
-        model=device.name,
-        memory=device.memory or 0,
+        device=device,
         hours=sum(hours.values()),
-        eligible=sum(map(sum, by_slice.values())),
-        options=tuple(
-            SliceOption(
-                resource=part.resource,
-                memory=part.memory,
-                queue=queues.get(part.resource, ""),
-                classes=len(of_classes),
-                saved=sum(of_classes) * (1 - (fraction(part.resource, device) or 1.0)),
-            )
-            for part, of_classes in sorted(by_slice.items(), key=lambda item: item[0].memory)
-        ),
+        by_slice=dict(sorted(by_slice.items(), key=lambda item: item[0].memory)),
+        queues=queues,
     )
 
 
 def _smallest(device: Device, need: int, queues: Mapping[str, str]) -> DeviceSlice | None:
     """Return the smallest slice that is enough, of those that there are queues for if any is."""
-    enough = [part for part in device.slices if need <= USABLE * part.memory]
-    smaller = [part for part in enough if part.compute < part.of and is_balanced(part, device)]
+    smaller = [*smaller_slices(device, need)]
     served = [part for part in smaller if part.resource in queues]
     return min(served or smaller, key=lambda part: (part.memory, part.compute), default=None)
 
@@ -149,18 +129,18 @@ def fragment(found: SliceOptions) -> Mapping[str, Any]:
     return {
         "options": [
             {
-                "name": "slice-" + option.resource.rpartition("mig-")[2].replace(".", "-"),
-                "queue": option.queue or _ANY_QUEUE,
-                "adaptation": {"accelerator": "Replace", "by": {option.resource: 1}},
+                "name": "slice-" + part.resource.rpartition("mig-")[2].replace(".", "-"),
+                "queue": found.queues.get(part.resource, _ANY_QUEUE),
+                "adaptation": {"accelerator": "Replace", "by": {part.resource: 1}},
             }
-            for option in found.options
+            for part in found.by_slice
         ]
     }
 
 
 def as_json(found: SliceOptions) -> dict[str, Any]:
     return {
-        "model": found.model,
+        "model": found.device.name,
         "classes": found.classes,
         "deviceHours": round(found.hours, 1),
         "ofClasses": round(found.eligible, 1),
@@ -170,18 +150,18 @@ def as_json(found: SliceOptions) -> dict[str, Any]:
 
 
 def as_text(found: SliceOptions) -> str:
-    largest = found.options[-1].memory
-    share = found.eligible / found.hours
+    largest = max(part.memory for part in found.by_slice)
+    model, share = found.device.name, found.eligible / found.hours
     noun = "class needs" if found.classes == 1 else "classes need"
-    enough = f"at most {_gibibytes(largest)} of {_gibibytes(found.memory)} GiB."
+    enough = f"at most {_gibibytes(largest)} of {_gibibytes(found.device.memory or 0)} GiB."
     lines = [
-        f"{found.classes} {noun} ({share:.0%} of the device-hours of Jobs of one {found.model})",
+        f"{found.classes} {noun} ({share:.0%} of the device-hours of Jobs of one {model})",
         f"{enough} In slices they would take {found.saved:.1f} device-hours less;",
         "as options of a policy, after its first:",
         "",
         *yaml.safe_dump(fragment(found), sort_keys=False).rstrip().split("\n"),
     ]
-    if not all(option.queue for option in found.options):
+    if not all(part.resource in found.queues for part in found.by_slice):
         lines.append(f"# {_ANY_QUEUE}: no LocalQueue leads to such slices yet")
     return "\n".join(lines)
 

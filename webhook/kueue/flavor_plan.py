@@ -9,6 +9,7 @@ https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/flavorassign
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, product
@@ -39,9 +40,9 @@ _KEPT = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flavor:
-    """One flavor of a resource group, as one pod set would use it."""
+    """One flavor of a resource group, as one pod set, or a group of them, would use it."""
 
-    amounts: Amounts
+    usage: tuple[tuple[FlavorResource, int], ...]
     """What all pods of the set would be charged in it; units are those of ``model.quantity``."""
     refusal: Rejection | None = None
     """Why it can never serve; None: it can."""
@@ -51,7 +52,7 @@ class Flavor:
     @property
     def name(self) -> str:
         # All amounts are of the same flavor, so any of them names it.
-        return next(iter(self.amounts))[0]
+        return self.usage[0][0][0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,9 +125,10 @@ def owners(needs: Sequence[PodSetNeeds], plans: Iterable[Plan]) -> list[list[int
 
 def _together(left: Flavor, right: Flavor) -> Flavor:
     """Return a flavor as two pod sets of a group would use it."""
-    cells = {**left.amounts, **right.amounts}
+    amounts = Counter(dict(left.usage))
+    amounts.update(dict(right.usage))
     return Flavor(
-        amounts={cell: left.amounts.get(cell, 0) + right.amounts.get(cell, 0) for cell in cells},
+        usage=tuple(amounts.items()),
         refusal=left.refusal or right.refusal,
         unreadable=left.unreadable or right.unreadable,
     )
@@ -181,11 +183,11 @@ def _flavor(
     cluster_queue: ClusterQueue,
     setup: KueueSetup,
 ) -> Flavor:
-    amounts = {
+    usage = tuple(
         # Of a pod set in which a slice shrinks, the rest is free only once it has replaced another.
-        (name, resource): max(0, amount - pod_set.held.get((name, resource), 0))
+        ((name, resource), max(0, amount - pod_set.held.get((name, resource), 0)))
         for resource, amount in wanted.items()
-    }
+    )
     try:
         refusal = (
             _unlike(_other_flavor(pod_set, name, wanted))
@@ -193,8 +195,8 @@ def _flavor(
             or _unlike(_unmatched(pod_set, name, setup))
         )
     except FieldError as error:
-        return Flavor(amounts=amounts, unreadable=error)
-    return Flavor(amounts=amounts, refusal=refusal)
+        return Flavor(usage=usage, unreadable=error)
+    return Flavor(usage=usage, refusal=refusal)
 
 
 def _other_flavor(pod_set: PodSetNeeds, name: str, wanted: Iterable[str]) -> str | None:
@@ -275,22 +277,15 @@ _COMBINATIONS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FlavorChoice:
-    """One flavor that a part of a Workload may get, and what it would be charged there."""
-
-    flavor: str
-    usage: tuple[tuple[FlavorResource, int], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
     """What a Workload asks of a ClusterQueue, with the flavors that each part may get.
 
     A part is what one pod set asks of one resource group.
     """
 
-    parts: tuple[tuple[FlavorChoice, ...], ...]
-    """Each part's choices in the order in which Kueue tries them."""
+    parts: tuple[tuple[Flavor, ...], ...]
+    """Each part's flavors in the order in which Kueue tries them, but for those that can
+    never serve it."""
     combinations: tuple[str, ...]
     """The sets of flavors that the Workload may get, named as in ``model.forecasts.Estimates``;
     Kueue's first choice is the first. At most ``_COMBINATIONS``."""
@@ -305,12 +300,12 @@ class Demand:
     @property
     def flavors(self) -> frozenset[str]:
         """Return every flavor that some part may get."""
-        return frozenset(choice.flavor for part in self.parts for choice in part)
+        return frozenset(flavor.name for part in self.parts for flavor in part)
 
     @property
     def cells(self) -> frozenset[FlavorResource]:
         """Return every flavor and resource that the Workload may use."""
-        parts = (choice.usage for part in self.parts for choice in part)
+        parts = (flavor.usage for part in self.parts for flavor in part)
         return frozenset(cell for usage in parts for cell, amount in usage if amount)
 
 
@@ -358,24 +353,21 @@ def demand_of(usage: Amounts, count: int = 1) -> Demand:
     by_flavor: dict[str, list[tuple[FlavorResource, int]]] = {}
     for cell, amount in usage.items():
         by_flavor.setdefault(cell[0], []).append((cell, amount // count))
-    parts = tuple(
-        (FlavorChoice(flavor=flavor, usage=tuple(amounts)),)
-        for flavor, amounts in by_flavor.items()
-    )
+    parts = tuple((Flavor(usage=tuple(amounts)),) for amounts in by_flavor.values())
     return Demand(parts=parts, combinations=(",".join(sorted(by_flavor)),))
 
 
-def _choices(flavors: Sequence[Flavor]) -> Iterator[FlavorChoice]:
+def _choices(flavors: Sequence[Flavor]) -> Iterator[Flavor]:
     for flavor in flavors:
         if flavor.unreadable is not None:
             raise FieldError(flavor.unreadable.path, flavor.unreadable.message)
         if flavor.refusal is None:
-            yield FlavorChoice(flavor=flavor.name, usage=tuple(flavor.amounts.items()))
+            yield flavor
 
 
-def _combinations(parts: Sequence[tuple[FlavorChoice, ...]]) -> tuple[str, ...]:
+def _combinations(parts: Sequence[tuple[Flavor, ...]]) -> tuple[str, ...]:
     # ``product`` begins with the first choice of every part, which Kueue tries first.
-    names = product(*([choice.flavor for choice in part] for part in parts))
+    names = product(*([flavor.name for flavor in part] for part in parts))
     unique = {",".join(sorted(set(flavors))): None for flavors in islice(names, _COMBINATIONS)}
     return tuple(unique)
 

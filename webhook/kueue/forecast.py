@@ -368,7 +368,7 @@ def _outranked_below(queue: ClusterQueue, workloads: TreeWorkloads) -> int | Non
     if queue.preemption.within_cluster_queue == NEVER:
         return None
     waiting = {int(group.priority) for _, group in workloads.queued}
-    holding = {run.priority for run in workloads.running if run.priority is not None}
+    holding = {int(run.priority) for run in workloads.running if run.priority < inf}
     highest = max(waiting | holding | set(newcomer_priorities(workloads.case.cluster)))
     # Under the other policy, those of its own priority that are older may preempt it, too.
     return highest + (queue.preemption.within_cluster_queue != LOWER_PRIORITY)

@@ -28,8 +28,12 @@ _Choices: TypeAlias = tuple[tuple[str, Taken], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EqualWorkloads:
-    """Equal Workloads of a ClusterQueue, whether they hold quota or wait for it."""
+class PendingGroup:
+    """Equal Workloads that are pending and are admitted one by one.
+
+    A sequence of groups is in the order in which Kueue tries them. Those of *count* 0 do not
+    compete, but their run time helps to estimate unknown ones.
+    """
 
     cluster_queue: str = ""
     """Empty: the caller has it beside them."""
@@ -42,27 +46,6 @@ class EqualWorkloads:
     count: int = 1
     created: int = 0
     """The time by which Kueue orders the first, in seconds since 1970."""
-    # From here on what their run time is worked out from, ...
-    job_class: str = ""
-    limit_seconds: int = 0
-    """The time limit of their runs; 0: there is none."""
-    # ... and from here on what comes of it.
-    spread: float = 0.0
-    """Standard deviation of the expected run time, in seconds."""
-
-    @property
-    def namespace(self) -> str:
-        return self.local_queue.partition("/")[0]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PendingGroup(EqualWorkloads):
-    """Equal Workloads that are pending and are admitted one by one.
-
-    A sequence of groups is in the order in which Kueue tries them. Those of *count* 0 do not
-    compete, but their run time helps to estimate unknown ones.
-    """
-
     policy: str = ""
     """The one that decided; empty: none did."""
     needs: tuple[PodSetNeeds, ...] = ()
@@ -74,12 +57,22 @@ class PendingGroup(EqualWorkloads):
     Simulation in seconds since its beginning; 0: at once."""
     is_variant: bool = False
     """One of several Workloads of one Job, of which Kueue admits only the first that fits."""
-    # From here on what a Simulation has to know.
+    # From here on what their run time is worked out from, ...
+    job_class: str = ""
+    limit_seconds: int = 0
+    """The time limit of their runs; 0: there is none."""
+    # ... and from here on what a Simulation has to know.
     demand: Demand = NOWHERE
     seconds: float = 0.0
     """Expected run time."""
+    spread: float = 0.0
+    """Standard deviation of the expected run time, in seconds."""
     by_flavors: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Flavors (sorted, unique, joined by commas) to (seconds, spread); empty: the same on all."""
+
+    @property
+    def namespace(self) -> str:
+        return self.local_queue.partition("/")[0]
 
 
 def pending_group(arrival: Arrival, *, job_class: str = "", at: float = 0.0) -> PendingGroup:
@@ -244,7 +237,7 @@ def shape_of(tree: UsageTree, leaf: int, demand: Demand) -> Shape:
             taken = tuple((tree.indices[cell], amount) for cell, amount in choice.usage)
             # Kueue goes on to the next flavor where the amount exceeds the potential capacity.
             if all(tree.potential(leaf, cell) >= amount for cell, amount in taken):
-                possible.append((choice.flavor, taken))
+                possible.append((choice.name, taken))
         parts.append(tuple(possible))
     only = None if demand.fewer else _only(parts)
     return Shape(

@@ -19,11 +19,10 @@ from webhook.kueue.assignment import DomainsInUse, Oracle
 from webhook.kueue.cycle import Contender, Cycles, Kept
 from webhook.kueue.cycle_log import Change, CycleLog, Kind, Rank
 from webhook.kueue.fair_sharing import LocalQueueUse
-from webhook.kueue.flavor_plan import Demand, demand_of
+from webhook.kueue.flavor_plan import NOWHERE, Demand, demand_of
 from webhook.kueue.preemption import TriedHead
 from webhook.kueue.queue_lines import (
     ClusterQueueHeads,
-    EqualWorkloads,
     PendingGroup,
     QueueEntry,
     Shape,
@@ -41,17 +40,18 @@ waits again, and begins from the start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Running(EqualWorkloads):
-    """Equal Workloads that hold quota in a ClusterQueue when a Simulation begins."""
+class Running(PendingGroup):
+    """Equal Workloads that hold quota in a ClusterQueue when a Simulation begins.
+
+    What they wait for if they begin again is their demand; ``NOWHERE``: the flavors that they have.
+    """
 
     usage: Amounts
     """Of all of them together."""
-    priority: int | None = None
-    """None: it is not known, and they are not preempted."""
+    priority: float = inf
+    """Infinite: it is not known, and they are not preempted."""
     placed: tuple[PlacedPods, ...] = ()
     """Where the pods of all of them are in the domains of Topologies."""
-    demand: Demand | None = None
-    """What they wait for if they begin again; None: the flavors that they have."""
     started_at: float | None = None
     """When they were admitted, on the clock of *now*; None: quota is reserved, but they are not."""
     seconds: float = inf
@@ -231,7 +231,7 @@ class Simulation:
             self._domains.shift(run.placed, 1)
         if self._use is not None:
             self._use.hold(run.local_queue, taken, 1)
-        if self._holders is not None and run.priority is not None:
+        if self._holders is not None and run.priority < inf:
             group.entry = self._entry_of(run)
             self._holders.hold(
                 group,
@@ -246,17 +246,9 @@ class Simulation:
     def _entry_of(self, run: Running) -> QueueEntry:
         """Return as what Workloads wait that held quota before the simulation began."""
         seconds, spread = run.whole or (run.seconds, run.spread)
-        waiting = PendingGroup(
-            cluster_queue=run.cluster_queue,
-            # What else would do than the flavors that they had is not always known.
-            demand=run.demand or demand_of(run.usage),
-            seconds=seconds,
-            spread=spread,
-            priority=run.priority or 0,
-            key=run.key,
-            uid=run.uid,
-            local_queue=run.local_queue,
-        )
+        # What else would do than the flavors that they had is not always known.
+        asked = demand_of(run.usage) if run.demand is NOWHERE else run.demand
+        waiting = replace(run, demand=asked, seconds=seconds, spread=spread)
         return QueueEntry(self._shape_of(run.cluster_queue, waiting.demand), waiting, 1)
 
     def add_waiting(self, waiting: PendingGroup, *, age: int | None = None) -> None:

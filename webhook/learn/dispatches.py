@@ -51,21 +51,9 @@ class WaitingDispatches:
         return 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Past:
-    """What is known of Workloads that have passed."""
-
-    dispatch: Dispatch
-    passed: int
-    """Latest reservation among them, in seconds since 1970."""
-
-
-_NOTHING: Final = _Past(Dispatch(), 0)
-
-
 class Dispatches:
     def __init__(self) -> None:
-        self._past: dict[str, _Past] = {}
+        self._past: dict[str, Dispatch] = {}
         self._since: dict[str, int] = {}
         self._published: Mapping[str, Dispatch] = {}
 
@@ -87,9 +75,9 @@ class Dispatches:
         dispatches = dict(self._published)
         for name in {*recounted, *dispatched}:
             waiting = waiting_in.get(name)
-            past = self._past.get(name, _NOTHING)
+            past = self._past.get(name, Dispatch())
             since = waiting.oldest(past.passed) if waiting is not None else 0
-            known = self._with_wait(name, past.dispatch, since, clock)
+            known = self._with_wait(name, past, since, clock)
             if known == Dispatch():
                 dispatches.pop(name, None)
             else:
@@ -106,9 +94,10 @@ class Dispatches:
         return replace(past, waiting_since=moment if since else None)
 
 
-def _past(packed: Packed) -> _Past:
+def _past(packed: Packed) -> Dispatch:
     runs = unpack_runs(packed)
-    return _Past(
-        Dispatch(learned=estimate(runs), least=min((run.seconds for run in runs), default=0)),
-        max((run.finished - run.seconds for run in runs), default=0),
+    return Dispatch(
+        learned=estimate(runs),
+        least=min((run.seconds for run in runs), default=0),
+        passed=max((run.finished - run.seconds for run in runs), default=0),
     )

@@ -15,8 +15,7 @@ from itertools import islice
 from typing import Final, TypeAlias
 
 from webhook.learn.device_runs import use_of
-from webhook.learn.failing import Failing, Refusal
-from webhook.learn.interruptions import Interruptions
+from webhook.learn.failing import Failing, Interruptions, Refusal
 from webhook.learn.run_records import (
     ClassRecord,
     Packed,

@@ -78,33 +78,29 @@ def shares_with(policy: FallbackPolicy, namespace: str, cluster: ClusterObjects)
     return selector(shared, EVERYTHING).matches(cluster.labels_of(namespace))
 
 
-class ToldApartBy(NamedTuple):
-    """What tells classes apart besides the pod template, as a policy names it."""
-
-    label: str | None = None
-    args: tuple[str, ...] = ()
-    """Flags, of which the values count."""
-    env: tuple[str, ...] = ()
-    """Variables, likewise."""
-
-
-_TEMPLATE_ALONE = ToldApartBy()
-
-
-def of_job(job: Job, by: ToldApartBy = _TEMPLATE_ALONE, *, shared: str = "") -> JobClass:
+def of_job(
+    job: Job,
+    *,
+    label: str | None = None,
+    args: tuple[str, ...] = (),
+    env: tuple[str, ...] = (),
+    shared: str = "",
+) -> JobClass:
     """Return a Job's class.
 
+    A policy may tell classes apart by a *label*, and by the values of the flags *args* and of the
+    variables *env*, besides the pod template.
     *shared*: the home that its namespace shares with others; empty: only its own.
 
     Raises:
         FieldError: a quantity cannot be read.
 
     """
-    job_class = of_pod_sets(of_pods, job.pod_sets, job.kind, by.args, by.env)
-    value = job.labels.get(by.label) if by.label else None
+    job_class = of_pod_sets(of_pods, job.pod_sets, job.kind, args, env)
+    value = job.labels.get(label) if label else None
     if value:
-        values = of_pod_sets(flags.named, job.pod_sets, by.args, by.env)
-        named = f"{_prefix(job.kind)}{by.label}={value}"
+        values = of_pod_sets(flags.named, job.pod_sets, args, env)
+        named = f"{_prefix(job.kind)}{label}={value}"
         # Only a digest: values must stand in no record.
         key = _digest(json.dumps([named, values])) if values else named
         job_class = job_class._replace(key=key)

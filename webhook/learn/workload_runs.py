@@ -12,7 +12,6 @@ from sys import intern
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from webhook.learn import job_class
-from webhook.learn.interruptions import evictions_of
 from webhook.learn.job_class import NO_MARK, Mark
 from webhook.learn.run_records import Run, WorkloadRun
 from webhook.model import fields, marks
@@ -37,6 +36,11 @@ USED_OF_SPEC = ("overhead", "resources")
 _LONGEST_USED = 65_536
 """Characters of what a class depends on, beyond which a Workload has none: reading it takes memory
 many times its length, in each process that follows Workloads."""
+
+_NODE_FAILURES: Final = "NodeFailures"
+_PODS_LOST: Final = ("PodsReadyTimeout", "WaitForRecovery")
+"""Why Kueue evicts, and the underlying cause: the pods were ready once, and did not come back."""
+_MOST_EVICTIONS: Final = 255
 
 _MARKS: Final = frozenset({DECISION_ID, DECIDED_BY, JOB_CLASS})
 
@@ -238,6 +242,22 @@ def read_flavors(admission: Mapping[str, Any]) -> str:
         for name in fields.texts(assignment, "flavors", here).values()
     }
     return intern(",".join(sorted(names)))
+
+
+def evictions_of(status: Mapping[str, Any]) -> int:
+    """Return how often a Workload was evicted as its Nodes or pods were lost."""
+    stats = fields.mapping(status, "schedulingStats", "status")
+    count = sum(
+        fields.integer(eviction, "count", here) or 0
+        for eviction, here in fields.objects(stats, "evictions", "status.schedulingStats")
+        if (cause := _cause(eviction, here)) == _PODS_LOST or cause[0] == _NODE_FAILURES
+    )
+    return min(count, _MOST_EVICTIONS)
+
+
+def _cause(eviction: Mapping[str, Any], path: str) -> tuple[str, str]:
+    """Return the reason of an eviction, and its underlying cause."""
+    return fields.text(eviction, "reason", path), fields.text(eviction, "underlyingCause", path)
 
 
 def _digest(metadata: Mapping[str, Any]) -> int:

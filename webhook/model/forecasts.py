@@ -1,19 +1,24 @@
 """What is expected of time: how long runs take, what queues will have free, when a Job would start.
 
 Also the keys by which run times are learned. Seconds everywhere; moments count from a given one, as
-each value says. Nothing is forecast here.
+each value says. Nothing is forecast here. When a pending Job was last expected to start stands in
+an annotation of the Job, too, for its owner to read; the first forecast is part of the decision.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
+from webhook.model import fields
+from webhook.model.fields import FieldError
+from webhook.model.job import EXPECTED_START
 from webhook.model.quantity import FlavorResource
-from webhook.model.words import span
+from webhook.model.words import rfc3339, span
 
 ENOUGH_RUNS = 3
 """Runs from which on a class is estimated by itself; with fewer, its coarse class counts too. A
@@ -82,6 +87,8 @@ class Dispatch:
     waiting_since: float | None = None
     """When the Workload that waits the longest got quota, of those that no later one has overtaken,
     on the clock of ``Snapshot.as_of``; None: none waits."""
+    passed: int = field(default=0, compare=False)
+    """The latest reservation of those that have passed them, in seconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,3 +247,61 @@ class JobClass(NamedTuple):
     def at(self, home: str) -> JobClass:
         """Return this class with *home* put before its key, which has none yet."""
         return JobClass(key=f"{home}/{self.key}", coarse=f"{home}/{self.coarse}")
+
+
+_LONGEST_START: Final = 512
+"""Characters of the annotation; the names in it have at most 253."""
+_START_PATH: Final = f"metadata.annotations[{EXPECTED_START}]"
+_CHANGED_PART: Final = 0.1
+"""A wait that changed by less of itself is not written anew."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedStart:
+    at: float
+    """When it is expected to start, in seconds since 1970."""
+    as_of: float
+    """When that was forecast."""
+    cluster_queue: str = ""
+    """Where it waits; empty: not known."""
+    position: int = 0
+    """1: the first there; 0: not known."""
+    pending: int = 0
+    """How many wait there."""
+
+    def differs(self, other: ExpectedStart | None, unix: float) -> bool:
+        """Return whether *other* would tell the owner something else at *unix*."""
+        if other is None or self.cluster_queue != other.cluster_queue:
+            return True
+        left = max(other.at - unix, 0.0)
+        return abs(self.at - other.at) > max(_CHANGED_PART * left, 1.0)
+
+
+def write_expected_start(expected: ExpectedStart) -> str:
+    """Return the text of the annotation."""
+    shown = {
+        "starts": rfc3339(expected.at),
+        "asOf": rfc3339(expected.as_of),
+        "clusterQueue": expected.cluster_queue,
+        "position": expected.position,
+        "pending": expected.pending,
+    }
+    return json.dumps(shown, separators=(",", ":"))
+
+
+def read_expected_start(annotations: Mapping[str, Any]) -> ExpectedStart | None:
+    """Read the annotation, which whoever may edit the Job can have changed; None: there is none."""
+    text = annotations.get(EXPECTED_START)
+    if not isinstance(text, str):
+        return None
+    try:
+        said = fields.from_json(text, _START_PATH, longest=_LONGEST_START)
+        return ExpectedStart(
+            at=fields.seconds_since_1970(fields.text(said, "starts", _START_PATH), _START_PATH),
+            as_of=fields.seconds_since_1970(fields.text(said, "asOf", _START_PATH), _START_PATH),
+            cluster_queue=fields.text(said, "clusterQueue", _START_PATH),
+            position=fields.integer(said, "position", _START_PATH) or 0,
+            pending=fields.integer(said, "pending", _START_PATH) or 0,
+        )
+    except FieldError:
+        return None

@@ -1,6 +1,6 @@
 """A Job as a frozen value, whatever its kind: where it was submitted, who owns it, its pod sets.
 
-Also a pending Job, with what a move of it depends on.
+Also a pending Job, with what a move of it depends on, and the user who asks for a Job.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
+from webhook.model import fields
 from webhook.model.edits import Path
 from webhook.model.fields import FieldError, seconds_since_1970
 from webhook.model.pods import Container, PodTemplate
@@ -45,7 +46,7 @@ UNDONE_FROM = OURS + "undone-from"
 ALL_OURS = (OURS, "forecast." + OURS)
 """How our labels and annotations begin."""
 EXPECTED_START = ALL_OURS[1] + "expected-start"
-"""On a pending Job: when the controller last expected it to start (``expected_start``).
+"""On a pending Job: when the controller last expected it to start (``forecasts``).
 
 Older versions neither move nor undo a Job with an annotation of ours that they do not know.
 """
@@ -66,7 +67,6 @@ class Owner:
 
     api_version: str
     kind: str
-    name: str = ""
 
 
 MOST_REPLICAS: Final = 2**31 - 1
@@ -285,3 +285,26 @@ class Pending:
     @property
     def key(self) -> str:
         return f"{self.job.namespace}/{self.job.reference}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requester:
+    """The user of a review, which is who creates a Job or asks for a move of it.
+
+    A label may say anything; this is what an option can safely be kept for.
+    """
+
+    name: str = ""
+    """Such as ``alice`` or ``system:serviceaccount:ci:runner``."""
+    groups: frozenset[str] = frozenset()
+
+
+def read_requester(source: Mapping[str, Any], path: str) -> Requester:
+    """Read a ``userInfo`` of Kubernetes' authentication API.
+
+    Raises:
+        FieldError: it cannot be read; the path begins with *path*.
+
+    """
+    groups = fields.strings(source, "groups", path)
+    return Requester(name=fields.text(source, "username", path), groups=frozenset(groups))

@@ -18,11 +18,10 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.x509 import load_pem_x509_certificate
 
 from certs.client import Client
-from certs.errors import Unavailable
+from certs.issue import Issued
 from certs.keeper import Keeper, Report, Trouble
-from certs.leaf import Leaf
 from certs.plan import Lifetimes
-from certs.store import Store
+from certs.store import Store, Unavailable
 from webhook.api.connection import connection
 from webhook.api.kubernetes_api import Unreachable
 from webhook.model.faults import CERTIFICATES, Attention, Failures
@@ -155,10 +154,11 @@ def carried(report: Report) -> Certificates:
     )
 
 
-def _served(leaf: Leaf, trusted_at: float) -> Served:
+def _served(leaf: Issued, trusted_at: float) -> Served:
+    signed_by = leaf.authority or leaf.certificate
     return Served(
-        pem=leaf.issued.certificate_pem + leaf.issued.key_pem,
-        authority=leaf.authority.fingerprint(hashes.SHA256()),
+        pem=leaf.certificate_pem + leaf.key_pem,
+        authority=signed_by.fingerprint(hashes.SHA256()),
         made=leaf.made.timestamp(),
         expires=leaf.expires.timestamp(),
         trusted_at=trusted_at,

@@ -37,9 +37,9 @@ from webhook.state.feed import Feed
 from webhook.state.forecaster import Forecaster, ForecastResult
 from webhook.state.live_occupancy import OccupancyOfSnapshots
 from webhook.state.pipe import Update
-from webhook.state.restraint import Restraint
 from webhook.state.run_records_reader import RunRecordsReader
 from webhook.state.signing_keys import KeyRing
+from webhook.state.snapshot import Restraint
 from webhook.state.watched import proven, signing_keys, training_runtimes, watched
 
 COALESCE_SECONDS = 0.005

@@ -13,6 +13,7 @@ from random import Random
 from typing import Any, Final
 
 from webhook.admission import patch
+from webhook.cost.cluster_prices import PriceCompiler, PriceSources
 from webhook.decide.wishes import DEADLINE, RUN_TIME
 from webhook.jobs import reduced
 from webhook.model.costs.prices import HOUR, Prices
@@ -28,7 +29,6 @@ from webhook.model.policy.fallback_policy import (
     sort_key,
 )
 from webhook.simulate.scenario_spec import Holding
-from webhook.state.price_compiler import PriceCompiler, PriceSources
 from webhook.state.snapshot import Snapshot, updated
 
 STATIC = "static"
@@ -36,17 +36,6 @@ STATIC = "static"
 
 AND = "+"
 """Between the names of policies that decide together."""
-
-
-class ScenarioError(ValueError):
-    """A scenario is wrong: every mistake found, each naming its path."""
-
-    def __init__(self, errors: Sequence[FieldError]) -> None:
-        super().__init__(tuple(errors))
-        self.errors = tuple(errors)
-
-    def __str__(self) -> str:
-        return "\n".join(map(str, self.errors))
 
 
 EPOCH: Final = 1

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from random import Random
 from typing import Any, Final, TypeAlias, TypeVar
 
+from webhook.cost.cluster_prices import PriceSources
 from webhook.decide import match, wishes
 from webhook.jobs import BY_NAME, JobKind, kind_of
 from webhook.kueue import multikueue, requests
@@ -34,7 +35,6 @@ from webhook.simulate.scenario import (
     EPOCH,
     ReplayedPrices,
     Scenario,
-    ScenarioError,
     Submission,
     Worker,
 )
@@ -44,11 +44,10 @@ from webhook.simulate.scenario_spec import (
     JobTemplate,
     Objects,
     RunTimeSpec,
+    ScenarioError,
     ScenarioSpec,
-    SpecError,
     validated,
 )
-from webhook.state.price_compiler import PriceSources
 from webhook.state.snapshot import Snapshot, updated
 from webhook.state.snapshot_file import objects_in, snapshot_of
 
@@ -98,7 +97,7 @@ def _ours(read: Callable[[Object], _Ours], source: Object, place: str) -> _Ours:
             FieldError(f"{place}.{mistake.path}".rstrip("."), mistake.message)
             for mistake in error.errors
         )
-        raise SpecError(mistakes) from error
+        raise ScenarioError(mistakes) from error
 
 
 def template(spec: JobTemplate, path: str, read_text: ReadText) -> Object:
@@ -303,8 +302,6 @@ def read_scenario(
         source = fields.as_mapping(document, "")
         spec = validated(scenario_spec.fill(source, given or {}))
         return _scenario(spec, read_text, seed)
-    except SpecError as error:
-        raise ScenarioError(error.errors) from error
     except FieldError as error:
         raise ScenarioError([error]) from error
 

@@ -23,7 +23,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from webhook.model.fields import FieldError, child, field_errors
-from webhook.model.policy.field_types import Strict as _Strict
+from webhook.model.policy.custom_object import Strict as _Strict
 from webhook.model.policy.patterns import DECIMAL, DURATION, FORMS, LABEL
 
 RATE: Final = r"^[0-9]{1,9}(\.[0-9]{1,9})?/[smh]$"
@@ -292,25 +292,28 @@ class ScenarioSpec(StrictSpec):
     arrivals: Annotated[tuple[ArrivalsSpec, ...], Field(min_length=1)]
 
 
-class SpecError(ValueError):
-    """What is wrong with a file's fields, each mistake with its path."""
+class ScenarioError(ValueError):
+    """A scenario, or what it is replayed with, is wrong: every mistake found, with its path."""
 
-    def __init__(self, errors: tuple[FieldError, ...]) -> None:
-        super().__init__(errors)
-        self.errors = errors
+    def __init__(self, errors: Sequence[FieldError]) -> None:
+        super().__init__(tuple(errors))
+        self.errors = tuple(errors)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.errors))
 
 
 def validated(source: Mapping[str, Any]) -> ScenarioSpec:
     """Validate a document.
 
     Raises:
-        SpecError: with every mistake.
+        ScenarioError: with every mistake.
 
     """
     try:
         return ScenarioSpec.model_validate(source)
     except ValidationError as error:
-        raise SpecError(field_errors(error, _FORMS)) from error
+        raise ScenarioError(field_errors(error, _FORMS)) from error
 
 
 _FORMS: Final = {**FORMS, RATE: "a rate such as 0.5/s or 120/h"}

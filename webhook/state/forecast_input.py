@@ -6,16 +6,18 @@ know how Kueue would admit them.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from heapq import nlargest
-from itertools import groupby
+from itertools import groupby, pairwise
 from operator import attrgetter, itemgetter
-from typing import NamedTuple, TypeAlias
+from statistics import median_low
+from typing import Final, NamedTuple, TypeAlias
 
-from webhook.cost.congestion import CellRequest
+from webhook.cost.congestion import CellRequest, Market
 from webhook.kueue.durations import RunTimeOf, learned_on, of_any_class
 from webhook.kueue.flavor_plan import demand_of
 from webhook.kueue.forecast import forecast
@@ -24,9 +26,9 @@ from webhook.kueue.quota import tree_names
 from webhook.kueue.simulation import Running
 from webhook.kueue.tree_forecast import TreeForecast
 from webhook.kueue.tree_workloads import ExpectedArrivals, ForecastGivens
-from webhook.learn.arrival_rates import steady_rate
 from webhook.learn.expected_runs import Expecting, time_in_quota
 from webhook.learn.job_class import shares_with, sharing_policy
+from webhook.model.costs.prices import NO_PRICES
 from webhook.model.forecasts import (
     JobClass,
     RunTime,
@@ -283,7 +285,30 @@ def came(contents: QueueContents) -> Mapping[int, tuple[_Came, ...]]:
     }
 
 
-def requests_in(name: str, contents: QueueContents, queue: ClusterQueue) -> Iterator[CellRequest]:
+def market_of(
+    snapshot: Snapshot, counted: Mapping[str, QueueContents], *, now: float, unix: float
+) -> Market:
+    """Return what congestion prices are made from, by the contents of the queues that they are of.
+
+    *snapshot* has their forecasts; *now* is on the clock of ``Snapshot.as_of``.
+    """
+    queues = snapshot.setup.cluster_queues
+    return Market(
+        setup=snapshot.setup,
+        fallback=snapshot.fallback,
+        prices=snapshot.costs.prices.get("", NO_PRICES),
+        forecasts=snapshot.forecasts,
+        requests=tuple(
+            request
+            for name, contents in counted.items()
+            for request in _requests_in(name, contents, queues[name])
+        ),
+        now=now,
+        unix=unix,
+    )
+
+
+def _requests_in(name: str, contents: QueueContents, queue: ClusterQueue) -> Iterator[CellRequest]:
     """Yield what the newest Workloads of a ClusterQueue got, or ask for in each of its flavors."""
     for gone in contents.arrived:
         yield CellRequest(gone.created, name, dict(gone.charge))
@@ -312,15 +337,48 @@ def expected(
 ) -> Iterator[ExpectedArrivals]:
     """Yield who is expected to come to a ClusterQueue after *unix*, in seconds since 1970."""
     for priority, all_came in by_priority.items():
-        rate = steady_rate((workload.created for workload in all_came), unix)
+        created = [workload.created for workload in all_came]
+        rate = steady_rate(created, unix)
         if rate is not None:
             yield ExpectedArrivals(
                 cluster_queue=name,
                 priority=priority,
-                per_second=rate.per_second,
-                seconds=rate.seen_seconds,
+                per_second=rate,
+                seconds=unix - min(created),
                 kinds=tuple(workload.kind for workload in all_came),
             )
+
+
+FEWEST: Final = 6
+"""Arrivals that it takes to tell a rate."""
+_PARTS: Final = 4
+
+
+def steady_rate(created: Iterable[float], now: float) -> float | None:
+    """Return how many Workloads come per second, by the times at which they were created.
+
+    They tell it themselves, the finished ones too as long as they are there, so nothing is kept
+    for it: a restart reads them again. None: they are too few, or they came all at once, and nobody
+    knows whether any more will.
+    """
+    times = sorted(time for time in created if time <= now)
+    if len(times) < FEWEST or now <= times[0]:
+        return None
+    seen = now - times[0]
+    # The time is counted from the first one on, so that one itself tells nothing of the rate. A
+    # burst lies in one part of the time, and the middle of the parts knows nothing of it.
+    counts = _in_parts(times[1:], times[0], seen)
+    middle = median_low(counts)
+    if not middle:
+        return None
+    return middle * _PARTS / seen
+
+
+def _in_parts(times: Sequence[float], since: float, seconds: float) -> list[int]:
+    """Count the times in each of some equal parts of a span."""
+    ends = [since + seconds * part / _PARTS for part in range(1, _PARTS)]
+    places = [0, *(bisect_left(times, end) for end in ends), len(times)]
+    return [after - before for before, after in pairwise(places)]
 
 
 def queued(
@@ -396,14 +454,6 @@ def class_name(job_class: JobClass, policy: str, option: str, said: int = 0) -> 
     return _BETWEEN.join((job_class.key, job_class.coarse, policy, option, str(said)))
 
 
-class _Believers(NamedTuple):
-    """Whose Jobs count on what is said of a home's runs."""
-
-    namespaces: frozenset[str]
-    are_alone: bool
-    """No other namespace's Jobs can wait where theirs do."""
-
-
 class LentRunTimes:
     """Expected run times of Workloads, by the class, policy, option and word that their marks name.
 
@@ -418,7 +468,7 @@ class LentRunTimes:
         self._policies = {policy.name: policy for policy in snapshot.fallback.policies}
         self._first: dict[str, tuple[str, ...]] = {}
         self._known: dict[tuple[str, str], RunTime | None] = {}
-        self._believing: dict[str, _Believers] = {}
+        self._believing: dict[str, frozenset[str] | None] = {}
         """By home."""
 
     def __call__(self, job_class: str, flavors: str) -> RunTime | None:
@@ -461,17 +511,21 @@ class LentRunTimes:
         if home not in self._believing:
             self._believing[home] = self._believers(home)
         believers = self._believing[home]
-        if believers.are_alone:
+        if believers is None:
             return of_home
         return of_all or RunTime(
             seconds=of_home.seconds,
             low=of_home.low,
             high=of_home.high,
             basis=of_home.basis,
-            known_in=believers.namespaces,
+            known_in=believers,
         )
 
-    def _believers(self, home: str) -> _Believers:
+    def _believers(self, home: str) -> frozenset[str] | None:
+        """Return the namespaces whose Jobs count on what is said of a home's runs.
+
+        None: no other namespace's Jobs can wait where theirs do.
+        """
         local_queues, policy = (
             self._snapshot.setup.local_queues,
             self._policies.get(sharing_policy(home)),
@@ -487,7 +541,7 @@ class LentRunTimes:
         )
         theirs = [others for others in self._may_wait if not namespaces.isdisjoint(others)]
         are_alone = bool(theirs) and all(others <= namespaces for others in theirs)
-        return _Believers(namespaces, are_alone)
+        return None if are_alone else namespaces
 
     @cached_property
     def _may_wait(self) -> Sequence[set[str]]:

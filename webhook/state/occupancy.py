@@ -238,22 +238,6 @@ def _has_room_at_its_turn(
     return tree.room(tree.leaves[cluster_queue.name], assigned.taken) >= 1
 
 
-def starts_now(
-    occupancy: Occupancy,
-    assigned: ExplainedAssignment,
-    local_queue: LocalQueue,
-    cluster_queue: ClusterQueue,
-    *,
-    priority: int = 0,
-) -> bool:
-    """Return whether Kueue would admit a new Workload in its next cycle, with no check to pass."""
-    # Kueue admits a Workload only when it has quota and all AdmissionChecks of its flavors are
-    # Ready.
-    return not cluster_queue.checks_on(flavor for flavor, _ in assigned.usage) and passes_now(
-        occupancy, assigned, local_queue, cluster_queue, priority=priority
-    )
-
-
 def passes_now(
     occupancy: Occupancy,
     assigned: ExplainedAssignment,
@@ -443,6 +427,10 @@ class ExplainedAssignment:
     preempts: int = 0
     """How many Workloads Kueue would preempt for it, where that is known."""
 
+    def has_checks(self, cluster_queue: ClusterQueue) -> bool:
+        """Return whether AdmissionChecks of its flavors come between its quota and admission."""
+        return bool(cluster_queue.checks_on(flavor for flavor, _ in self.usage))
+
 
 def explained(
     needs: Sequence[PodSetNeeds],
@@ -516,7 +504,7 @@ def _choices(groups: Iterable[Iterable[Flavor]], tree: UsageTree) -> Sequence[Se
 
 
 def _choice(flavor: Flavor, tree: UsageTree) -> Choice:
-    return flavor.name, tree.taken(flavor.amounts) if flavor.unreadable is None else None
+    return flavor.name, tree.taken(dict(flavor.usage)) if flavor.unreadable is None else None
 
 
 def _rejection(

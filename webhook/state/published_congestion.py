@@ -18,7 +18,7 @@ from webhook.learn.others_use import HOURS, OthersUse, ReleasedJob
 from webhook.model import fields
 from webhook.model.costs.prices import NO_CONGESTION, CongestionPrices, ScarceCell
 from webhook.model.fields import FieldError, field_errors
-from webhook.model.policy.field_types import Strict
+from webhook.model.policy.custom_object import Strict
 from webhook.model.words import rfc3339
 
 _PRICES: Final = "prices.json"

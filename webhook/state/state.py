@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 
 from webhook.api import resources as kinds
 from webhook.api.resources import Key, ReadObject
+from webhook.cost.cluster_prices import PriceCompiler, PriceSources, tells_device
 from webhook.cost.congestion import by_queue
-from webhook.cost.flavor_devices import tells_device
 from webhook.kueue.preemption import candidates_in
 from webhook.kueue.topology_placement import level_of
 from webhook.learn.dispatches import Dispatches
@@ -46,7 +46,6 @@ from webhook.model.queues import (
 from webhook.model.reasons import Obstacle
 from webhook.model.topologies import Topology
 from webhook.state.kueue_config import are_devices_counted, read_kueue_config, under_gates
-from webhook.state.price_compiler import PriceCompiler, PriceSources
 from webhook.state.queue_counts import Group, PendingArrivals, QueueContents
 from webhook.state.readers import read_by_kind
 from webhook.state.snapshot import Snapshot, updated, value_of
@@ -608,7 +607,7 @@ _BUILDERS: Mapping[str, tuple[tuple[str, _Builder], ...]] = {
     kinds.POLICIES: (("policies", _policies),),
     kinds.TEAM_POLICIES: (("policies", _policies),),
     kinds.ACCELERATOR_PROFILES: (("accelerator_profiles", _accelerator_profiles),),
-    # From Tariffs prices are compiled, with the time (``price_compiler``).
+    # From Tariffs prices are compiled, with the time (``cost.cluster_prices``).
     kinds.TARIFFS: (),
     kinds.DEVICE_CLASSES: (("kueue", _kueue),),
     kinds.KUEUE_CONFIG: (("kueue", _kueue),),

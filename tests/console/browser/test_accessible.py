@@ -10,6 +10,7 @@ from webhook.console.job_story import job_story
 
 pytestmark = GROUP
 
+NARROW = 320
 LOOKS = {
     "light": {"color_scheme": "light"},
     "dark": {"color_scheme": "dark"},
@@ -27,8 +28,9 @@ def violations(page):
 def test_axe_finds_nothing_however_the_page_looks(open_window, look):
     window = open_window(**LOOKS[look])
     window.page.locator("#decision-list summary").nth(3).click()
-    window.page.locator("#more-queues > summary").click()
-    window.page.locator("#more-policies > summary").click()
+    window.page.locator("#queue-list summary").nth(3).click()
+    for more in ("filters", "waiting", "queues", "policies"):
+        window.page.locator(f"#more-{more} > summary").click()
 
     assert violations(window.page) == ""
 
@@ -64,10 +66,13 @@ def test_axe_finds_nothing_on_the_page_of_a_job_and_it_is_as_wide_as_the_window(
 def test_a_phone_never_scrolls_sideways(open_window, site, view):
     site.view = view
     page = open_window(viewport=PHONE).page
-    for summary in page.locator("#decision-list summary").all()[:5]:
-        summary.click()
+    for kind in ("queue", "decision"):
+        for summary in page.locator(f"#{kind}-list summary").all()[:5]:
+            summary.click()
 
-    assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
+    for width in (PHONE["width"], NARROW):
+        page.set_viewport_size({**PHONE, "width": width})
+        assert page.evaluate("document.documentElement.scrollWidth") == width
 
 
 def test_the_page_asks_nobody_but_its_own_server_and_breaks_no_rule(open_window, site):
@@ -110,9 +115,10 @@ def test_everything_but_updates_works_without_a_script(open_window):
     window = open_window(java_script_enabled=False)
     page = window.page
 
+    page.locator("#more-filters > summary").click()
     page.get_by_label("Queue contains").fill("robotics-cpu")
     page.get_by_label("Queue contains").press("Enter")
-    expect(page.locator("#queues tbody a").first).to_contain_text("robotics-cpu")
+    expect(page.locator("#queue-list b").first).to_contain_text("robotics-cpu")
     page.get_by_role("link", name="Show all").click()
     page.get_by_role("link", name="Older decisions").click()
     expect(page.locator("#decision-list > li").first).to_have_id("item-id10")

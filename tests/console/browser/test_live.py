@@ -60,7 +60,7 @@ def test_a_console_that_is_gone_is_said_once_and_forgotten_when_it_is_back(open_
     site.is_down = True
 
     expect(page.locator("#connection")).to_contain_text("No answer")
-    expect(page.locator("#queues tbody").first).to_be_visible()
+    expect(page.locator("#queue-list > li").first).to_be_visible()
 
     site.is_down = False
     expect(page.locator("#connection")).to_have_text("")
@@ -69,6 +69,7 @@ def test_a_console_that_is_gone_is_said_once_and_forgotten_when_it_is_back(open_
 def test_filters_work_as_one_types(open_window, site):
     page = open_window().page
 
+    page.locator("#more-filters > summary").click()
     page.get_by_label("Policy contains").press_sequentially("speech-l")
 
     expect(page.locator("#summary")).to_contain_text("decisions of 500")

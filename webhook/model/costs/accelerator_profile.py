@@ -15,16 +15,18 @@ from pydantic import AfterValidator, Field
 from webhook.model import quantity
 from webhook.model.costs.device_table import DEVICES
 from webhook.model.costs.devices import Device, DeviceSlice, Isolation, busy_watts
-from webhook.model.policy.custom_object import Conditions, CustomObject, read_object
-from webhook.model.policy.field_types import (
+from webhook.model.policy.custom_object import (
     ATOMIC,
     UNIQUE,
     Amount,
+    Conditions,
+    CustomObject,
     Decimal,
     Key,
     Labels,
     ObjectName,
     Structural,
+    read_object,
     unique,
 )
 

@@ -15,15 +15,17 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 from pydantic import AfterValidator, Field
 
 from webhook.model.policy import patterns
-from webhook.model.policy.custom_object import Conditions, CustomObject, read_object
-from webhook.model.policy.field_types import (
+from webhook.model.policy.custom_object import (
     ATOMIC,
     FILLED,
     UNIQUE,
+    Conditions,
+    CustomObject,
     Decimal,
     ObjectName,
     ObjectOrNone,
     Structural,
+    read_object,
     unique,
 )
 

@@ -15,35 +15,38 @@ from typing import Any, Final, TypeAlias
 from webhook.model import quantity
 from webhook.model.fields import FieldError, child
 from webhook.model.pods import Expression, Operator, Selector
-from webhook.model.policy.changes import (
+from webhook.model.policy.custom_object import (
+    Conditions,
+    CustomObject,
+    Metadata,
+    NamespaceName,
+    PolicyError,
+    Strict,
+    Structural,
+    read_object,
+)
+from webhook.model.policy.rules import TEAM_RULES, option_name
+from webhook.model.policy.spec import (
     Accelerator,
     Adaptation,
     Affinity,
+    Guests,
+    LabelSelector,
+    Match,
+    Mode,
     NodeSelectorChanges,
+    Only,
+    Option,
+    Reconsider,
     ResourceChanges,
+    SelectorExpression,
+    Spec,
     TolerationChanges,
     TolerationMatch,
     TolerationSpec,
     TopologyChanges,
     TopologyMode,
-)
-from webhook.model.policy.custom_object import (
-    Conditions,
-    CustomObject,
-    Metadata,
-    PolicyError,
-    read_object,
-)
-from webhook.model.policy.field_types import NamespaceName, Strict, Structural
-from webhook.model.policy.matching import LabelSelector, Match, SelectorExpression, ValueMatch
-from webhook.model.policy.rules import TEAM_RULES, option_name
-from webhook.model.policy.spec import (
-    Guests,
-    Mode,
-    Only,
-    Option,
-    Reconsider,
-    Spec,
+    ValueMatch,
 )
 from webhook.model.policy.strategy import (
     FinishTime,

@@ -1,13 +1,15 @@
 """What a schema cannot say about our custom resources, by the model that each rule is for.
 
-Each rule stands here twice: in CEL, for the CRD, and in Python, for whoever has no API server.
+Each is kept by the API server, by its CEL in the CRD, and where there is none, by Python. Both are
+made from the same facts where these are of a usual form, and random policies show that they agree.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Final, Protocol
 
 from pydantic.alias_generators import to_snake
@@ -22,13 +24,32 @@ _RESERVED: Final = ("kueue.x-k8s.io/", "kueue-fallback.dev/", "batch.kubernetes.
 """Kueue's, ours, and those that the API server gives to the pods of Jobs itself."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """A rule on one object of a custom resource. Both forms see it with its defaults filled in."""
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """What holds of one object of a custom resource, or does not."""
 
     cel: str
+    """Both forms see the object with its defaults filled in."""
     holds: Callable[[Any], bool]
     """The same of the model's instance, each of whose fields is valid."""
+
+    def __or__(self, other: Fact) -> Fact:
+        cel = f"({self.cel} || {other.cel})"
+        return Fact(cel, lambda it: self.holds(it) or other.holds(it))
+
+    def __and__(self, other: Fact) -> Fact:
+        cel = f"({self.cel} && {other.cel})"
+        return Fact(cel, lambda it: self.holds(it) and other.holds(it))
+
+    def __invert__(self) -> Fact:
+        return Fact(f"!({self.cel})", lambda it: not self.holds(it))
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What must hold of each object of a kind, and what is said where it does not."""
+
+    fact: Fact
     message: str
     field: str = ""
     """Where the mistake is, below the object: ``.name``."""
@@ -40,6 +61,63 @@ class Rule:
 
     def text(self, value: object) -> str:
         return self.message if self.offender is None else f"{self.message}: {self.offender(value)}"
+
+
+def given(path: str) -> Fact:
+    """Return that a field is there which has no default."""
+    return Fact(_there(path), lambda it: _value(it, path) is not None)
+
+
+def named(path: str) -> Fact:
+    """Return that a name is there, which the schema refuses where it is empty."""
+    return Fact(_there(path), lambda it: bool(_value(it, path)))
+
+
+def filled(path: str) -> Fact:
+    """Return that a text, a list or a map is not empty, as it is by default."""
+    return Fact(f"({_there(path)} && size(self.{path}) > 0)", lambda it: bool(_value(it, path)))
+
+
+def one_of(path: str, *values: str) -> Fact:
+    """Return that a field has one of these values."""
+    listed = "[" + ", ".join(map(quoted, values)) + "]"
+    return Fact(
+        f"({_there(path)} && self.{path} in {listed})", lambda it: _value(it, path) in values
+    )
+
+
+def _there(path: str) -> str:
+    names = path.split(".")
+    return " && ".join(f"has(self.{'.'.join(names[: end + 1])})" for end in range(len(names)))
+
+
+def _value(it: Any, path: str) -> Any:
+    for name in path.split("."):
+        it = getattr(it, to_snake(name), None)
+    return it
+
+
+def _some_of(is_there: Callable[[str], Fact], *names: str, more: str = "") -> Rule:
+    any_of = reduce(Fact.__or__, map(is_there, names))
+    return Rule(any_of, f"{_alternatives(names)} must be given{more}", reason=REQUIRED)
+
+
+def _not_beside(is_there: Fact, other: Fact, *, field: str, beside: str) -> Rule:
+    return Rule(~is_there | ~other, f"may not be given beside {beside}", field, FORBIDDEN)
+
+
+def _only_with(is_there: Fact, key: str, *values: str, field: str) -> Rule:
+    message = f"may be given only with {key}: {_alternatives(values)}"
+    return Rule(~is_there | one_of(key, *values), message, field, FORBIDDEN)
+
+
+def _needed_with(is_there: Fact, key: str, *values: str, field: str) -> Rule:
+    message = f"must be given with {key}: {_alternatives(values)}"
+    return Rule(~one_of(key, *values) | is_there, message, field, REQUIRED)
+
+
+def _alternatives(words: Sequence[str]) -> str:
+    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 def quoted(text: str) -> str:
@@ -56,10 +134,9 @@ def for_keys(name: str, *, cel: str, good: Callable[[str], bool], message: str) 
         return sorted(key for key in getattr(value, attribute) or () if not good(key))
 
     return Rule(
-        cel=f"!has({here}) || {here}.all(k, {cel})",
-        holds=lambda value: not bad(value),
-        message=message,
-        field=f".{name}",
+        Fact(f"!has({here}) || {here}.all(k, {cel})", lambda value: not bad(value)),
+        message,
+        f".{name}",
         offender_cel=f"{here}.filter(k, !({cel}))[0]",
         offender=lambda value: bad(value)[0],
     )
@@ -134,15 +211,14 @@ def _above_limit(resource: str) -> Rule:
     refuses, makes the API server add a line that the rule failed.
     """
     request, limit = f"self.requests['{resource}']", f"self.limits['{resource}']"
-    given = f"has(self.requests) && has(self.limits) && '{resource}' in self.requests"
-    return Rule(
-        cel=f"!({given} && '{resource}' in self.limits) || "
+    both = f"has(self.requests) && has(self.limits) && '{resource}' in self.requests"
+    is_kept = Fact(
+        f"!({both} && '{resource}' in self.limits) || "
         f"type({request}) != int && !isQuantity({request}) || "
         f"!({_quantity_cel(request)}).isGreaterThan({_quantity_cel(limit)})",
-        holds=lambda it: not _exceeds(it.requests.get(resource), it.limits.get(resource)),
-        message=f"{resource}: above the limit given beside it",
-        field=".requests",
+        lambda it: not _exceeds(it.requests.get(resource), it.limits.get(resource)),
     )
+    return Rule(is_kept, f"{resource}: above the limit given beside it", ".requests")
 
 
 def _quantity_cel(value: str) -> str:
@@ -154,8 +230,6 @@ def _exceeds(request: str | None, limit: str | None) -> bool:
         return False
     return quantity.exact(request) > quantity.exact(limit)
 
-
-_LISTS: Final = ("In", "NotIn")
 
 SCALED_KINDS: Final = (
     "JAXJob",
@@ -171,9 +245,8 @@ SCALED_KINDS: Final = (
 """Kinds whose Jobs have pod sets whose number of replicas an option may change."""
 _POLICY = (
     Rule(
-        cel="self.metadata.name != 'none'",
-        holds=lambda policy: policy.metadata.name != "none",
-        message="metadata.name: none is reserved; a Job that names it opts out",
+        Fact("self.metadata.name != 'none'", lambda policy: policy.metadata.name != "none"),
+        "metadata.name: none is reserved; a Job that names it opts out",
     ),
 )
 
@@ -181,9 +254,11 @@ _LONGEST_TEAMS_NAME: Final = 63
 """Characters, as each decision carries the name behind that of its namespace."""
 _TEAM_POLICY = (
     Rule(
-        cel=f"size(self.metadata.name) <= {_LONGEST_TEAMS_NAME}",
-        holds=lambda policy: len(policy.metadata.name) <= _LONGEST_TEAMS_NAME,
-        message=f"metadata.name: longer than {_LONGEST_TEAMS_NAME} characters",
+        Fact(
+            f"size(self.metadata.name) <= {_LONGEST_TEAMS_NAME}",
+            lambda policy: len(policy.metadata.name) <= _LONGEST_TEAMS_NAME,
+        ),
+        f"metadata.name: longer than {_LONGEST_TEAMS_NAME} characters",
     ),
 )
 
@@ -194,13 +269,7 @@ _TELLING: Final = (*_TEAMS_TELLING, "args", "env", "users", "groups", "priorityC
 
 def _match(telling: tuple[str, ...]) -> tuple[Rule, ...]:
     return (
-        Rule(
-            cel=" || ".join(f"has(self.{name})" for name in telling),
-            holds=lambda match: any(getattr(match, to_snake(name)) is not None for name in telling),
-            message=f"{', '.join(telling[:-1])} or {telling[-1]} must be given; "
-            "jobSelector: {} means every Job",
-            reason=REQUIRED,
-        ),
+        _some_of(given, *telling, more="; jobSelector: {} means every Job"),
         resource_names("maxRequests"),
         resource_names("minRequests"),
     )
@@ -209,129 +278,91 @@ def _match(telling: tuple[str, ...]) -> tuple[Rule, ...]:
 _TEAM_MATCH = (
     *_match(_TEAMS_TELLING),
     Rule(
-        cel="!has(self.queues) || self.queues.all(queue, queue != '')",
-        holds=lambda match: match.queues is None or "" not in match.queues,
-        message="a team may not choose Jobs that name no queue",
-        field=".queues",
-        reason=FORBIDDEN,
+        Fact(
+            "!has(self.queues) || self.queues.all(queue, queue != '')",
+            lambda match: match.queues is None or "" not in match.queues,
+        ),
+        "a team may not choose Jobs that name no queue",
+        ".queues",
+        FORBIDDEN,
     ),
 )
 
 _VALUE = (
-    Rule(
-        cel="has(self.atMost) || has(self.atLeast) || has(self.equals)",
-        holds=lambda it: (it.at_most, it.at_least, it.equals) != (None, None, None),
-        message="atMost, atLeast or equals must be given",
-        reason=REQUIRED,
-    ),
-    Rule(
-        cel="!has(self.equals) || !has(self.atMost) && !has(self.atLeast)",
-        holds=lambda it: it.equals is None or (it.at_most, it.at_least) == (None, None),
-        message="may not be given beside atMost or atLeast",
+    _some_of(given, "atMost", "atLeast", "equals"),
+    _not_beside(
+        given("equals"),
+        given("atMost") | given("atLeast"),
         field=".equals",
-        reason=FORBIDDEN,
+        beside="atMost or atLeast",
     ),
     Rule(
-        cel="!has(self.atMost) || !has(self.atLeast) || self.atLeast <= self.atMost",
-        holds=lambda it: it.at_most is None or it.at_least is None or it.at_least <= it.at_most,
-        message="above atMost, so that no value is both",
-        field=".atLeast",
+        Fact(
+            "!has(self.atMost) || !has(self.atLeast) || self.atLeast <= self.atMost",
+            lambda it: it.at_most is None or it.at_least is None or it.at_least <= it.at_most,
+        ),
+        "above atMost, so that no value is both",
+        ".atLeast",
     ),
 )
 
+_NEEDS_VALUES = one_of("operator", "In", "NotIn")
 _EXPRESSION = (
     Rule(
-        cel="!(self.operator in ['In', 'NotIn']) || has(self.values) && size(self.values) > 0",
-        holds=lambda it: it.operator not in _LISTS or bool(it.values),
-        message="operators In and NotIn need at least one",
-        field=".values",
-        reason=REQUIRED,
+        ~_NEEDS_VALUES | filled("values"),
+        "operators In and NotIn need at least one",
+        ".values",
+        REQUIRED,
     ),
     Rule(
-        cel="self.operator in ['In', 'NotIn'] || !has(self.values) || size(self.values) == 0",
-        holds=lambda it: it.operator in _LISTS or not it.values,
-        message="operators Exists and DoesNotExist take none",
-        field=".values",
-        reason=FORBIDDEN,
+        _NEEDS_VALUES | ~filled("values"),
+        "operators Exists and DoesNotExist take none",
+        ".values",
+        FORBIDDEN,
     ),
 )
 
 
 def _not_none(name: str) -> Rule:
     return Rule(
-        cel=f"{name.format('self')} != 'none'",
-        holds=lambda option: option_name(option) != "none",
-        message="none is reserved for Jobs left as submitted; give another name",
-        field=".name",
+        Fact(f"{name.format('self')} != 'none'", lambda option: option_name(option) != "none"),
+        "none is reserved for Jobs left as submitted; give another name",
+        ".name",
     )
 
 
 _TEAM_OPTION = (
-    Rule(
-        cel="has(self.queue)",
-        holds=lambda option: bool(option.queue),
-        message="expected, but not there",
-        field=".queue",
-        reason=REQUIRED,
-    ),
+    Rule(named("queue"), "expected, but not there", ".queue", REQUIRED),
     _not_none(_TEAMS_OWN_NAME),
 )
 _OPTION = (
-    Rule(
-        cel="has(self.queue) || has(self.clusterQueue)",
-        holds=lambda option: bool(option.queue or option.cluster_queue),
-        message="queue or clusterQueue must be given",
-        reason=REQUIRED,
-    ),
-    Rule(
-        cel="!has(self.queue) || !has(self.clusterQueue)",
-        holds=lambda option: not (option.queue and option.cluster_queue),
-        message="may not be given beside queue",
-        field=".clusterQueue",
-        reason=FORBIDDEN,
-    ),
-    Rule(
-        cel="!has(self.priorityClass) || self.priorityClass == '' || !has(self.guests) || "
-        "self.guests.priorityClass == ''",
-        holds=lambda it: not (it.priority_class and it.guests and it.guests.priority_class),
-        message="may not be given beside guests.priorityClass",
+    _some_of(named, "queue", "clusterQueue"),
+    _not_beside(named("clusterQueue"), named("queue"), field=".clusterQueue", beside="queue"),
+    _not_beside(
+        filled("priorityClass"),
+        filled("guests.priorityClass"),
         field=".priorityClass",
-        reason=FORBIDDEN,
+        beside="guests.priorityClass",
     ),
     _not_none(_OWN_NAME),
     Rule(
-        cel="has(self.name) || !has(self.clusterQueue) || "
-        f"size(self.clusterQueue) <= {LONGEST_LABEL}",
-        holds=lambda option: bool(option.name) or len(option.cluster_queue) <= LONGEST_LABEL,
-        message=f"must be given if the ClusterQueue's is longer than {LONGEST_LABEL} characters",
-        field=".name",
-        reason=REQUIRED,
+        named("name")
+        | ~named("clusterQueue")
+        | Fact(
+            f"size(self.clusterQueue) <= {LONGEST_LABEL}",
+            lambda option: len(option.cluster_queue) <= LONGEST_LABEL,
+        ),
+        f"must be given if the ClusterQueue's is longer than {LONGEST_LABEL} characters",
+        ".name",
+        REQUIRED,
     ),
 )
 
 _TEAM_ADAPTATION = (
-    Rule(
-        cel="!has(self.perRemoved) || size(self.perRemoved) == 0 || self.accelerator == 'Remove'",
-        holds=lambda it: not it.per_removed or it.accelerator == "Remove",
-        message="may be given only with accelerator: Remove",
-        field=".perRemoved",
-        reason=FORBIDDEN,
-    ),
+    _only_with(filled("perRemoved"), "accelerator", "Remove", field=".perRemoved"),
     resource_names("perRemoved"),
-    Rule(
-        cel="!has(self.by) || size(self.by) == 0 || self.accelerator == 'Replace'",
-        holds=lambda it: not it.by or it.accelerator == "Replace",
-        message="may be given only with accelerator: Replace",
-        field=".by",
-        reason=FORBIDDEN,
-    ),
-    Rule(
-        cel="self.accelerator != 'Replace' || has(self.by) && size(self.by) > 0",
-        holds=lambda it: it.accelerator != "Replace" or bool(it.by),
-        message="must be given with accelerator: Replace",
-        field=".by",
-        reason=REQUIRED,
-    ),
+    _only_with(filled("by"), "accelerator", "Replace", field=".by"),
+    _needed_with(filled("by"), "accelerator", "Replace", field=".by"),
     resource_names("by"),
     for_keys(
         "by",
@@ -344,10 +375,12 @@ _ADAPTATION = (
     *_TEAM_ADAPTATION,
     _matching("replicas", LABEL, LONGEST_LABEL, "not the name of a pod set"),
     Rule(
-        cel="!has(self.replicas) || !has(self.podSets) || self.replicas.all(k, k in self.podSets)",
-        holds=lambda it: it.pod_sets is None or set(it.replicas) <= set(it.pod_sets),
-        message="may only be given for those in podSets",
-        field=".replicas",
+        Fact(
+            "!has(self.replicas) || !has(self.podSets) || self.replicas.all(k, k in self.podSets)",
+            lambda it: it.pod_sets is None or set(it.replicas) <= set(it.pod_sets),
+        ),
+        "may only be given for those in podSets",
+        ".replicas",
     ),
     env_names("env"),
     label_keys("labels"),
@@ -367,22 +400,19 @@ _RESOURCES = (
 # The API server's own rules for a pod's tolerations (core validation, validateTolerations).
 _TOLERATION = (
     Rule(
-        cel="has(self.key) && self.key != '' || self.operator == 'Exists'",
-        holds=lambda it: bool(it.key) or it.operator == "Exists",
-        message="must be Exists when key is empty, which means every taint",
-        field=".operator",
+        filled("key") | one_of("operator", "Exists"),
+        "must be Exists when key is empty, which means every taint",
+        ".operator",
     ),
     Rule(
-        cel="!has(self.value) || self.value == '' || self.operator == 'Equal'",
-        holds=lambda it: not it.value or it.operator == "Equal",
-        message="must be empty when operator is Exists",
-        field=".value",
+        ~filled("value") | one_of("operator", "Equal"),
+        "must be empty when operator is Exists",
+        ".value",
     ),
     Rule(
-        cel="!has(self.tolerationSeconds) || has(self.effect) && self.effect == 'NoExecute'",
-        holds=lambda it: it.toleration_seconds is None or it.effect == "NoExecute",
-        message="must be NoExecute when tolerationSeconds is given",
-        field=".effect",
+        ~given("tolerationSeconds") | one_of("effect", "NoExecute"),
+        "must be NoExecute when tolerationSeconds is given",
+        ".effect",
     ),
 )
 
@@ -390,90 +420,50 @@ _LEVELS: Final = ("Auto", "Required", "Preferred")
 """Modes of a topology that mean a level."""
 
 _TOPOLOGY = (
-    Rule(
-        cel=f"!(self.mode in {list(_LEVELS)}) || has(self.level) && self.level != ''",
-        holds=lambda it: it.mode not in _LEVELS or bool(it.level),
-        message="must be given with mode: Auto, Required or Preferred",
-        field=".level",
-        reason=REQUIRED,
-    ),
-    Rule(
-        cel=f"!has(self.level) || self.level == '' || self.mode in {list(_LEVELS)}",
-        holds=lambda it: not it.level or it.mode in _LEVELS,
-        message="may be given only with mode: Auto, Required or Preferred",
-        field=".level",
-        reason=FORBIDDEN,
-    ),
+    _needed_with(filled("level"), "mode", *_LEVELS, field=".level"),
+    _only_with(filled("level"), "mode", *_LEVELS, field=".level"),
 )
 
-_RUN_TIME = (
-    Rule(
-        cel="!has(self.runTime) || self.runTime.matches('[1-9]')",
-        holds=lambda it: it.run_time is None or bool(it.run_time.strip("0.hms")),
-        message="must be longer than zero; leave it out when it is not known",
-        field=".runTime",
-    ),
-)
 
-_CONGESTION = (
-    Rule(
-        cel="self.wait.matches('[1-9]')",
-        holds=lambda it: bool(it.wait.strip("0.hms")),
-        message="must be longer than zero",
-        field=".wait",
-    ),
-)
+def _not_zero(name: str, more: str = "") -> Rule:
+    """Demand that a duration, if it is given, be longer than zero."""
 
-_LATENESS_WEIGHT = (
-    Rule(
-        cel=f"!({_quantity_cel('self.most')}).isLessThan(quantity('1'))",
-        holds=lambda it: quantity.exact(it.most) >= 1,
-        message="below 1: the price never falls below what the policy gives",
-        field=".most",
-    ),
-)
+    def is_longer(it: Any) -> bool:
+        duration = _value(it, name)
+        return duration is None or bool(duration.strip("0.hms"))
+
+    fact = Fact(f"!has(self.{name}) || self.{name}.matches('[1-9]')", is_longer)
+    return Rule(fact, f"must be longer than zero{more}", f".{name}")
+
+
+_RUN_TIME = (_not_zero("runTime", "; leave it out when it is not known"),)
+
+
+def _at_least_one(name: str, why: str) -> Rule:
+    """Demand that a number be 1 or more."""
+    here = f"self.{name}"
+    fact = Fact(
+        # What is no quantity the schema refuses; the rule would add that it failed.
+        f"type({here}) != int && !isQuantity({here}) || "
+        f"!({_quantity_cel(here)}).isLessThan(quantity('1'))",
+        lambda it: quantity.exact(_value(it, name)) >= 1,
+    )
+    return Rule(fact, f"below 1: {why}", f".{name}")
+
 
 _ANY_STRATEGY = (
-    Rule(
-        cel="!has(self.finishTime) || self.type == 'FinishTime'",
-        holds=lambda it: it.finish_time is None or it.type == "FinishTime",
-        message="may be given only with type: FinishTime",
-        field=".finishTime",
-        reason=FORBIDDEN,
-    ),
-    Rule(
-        cel="!has(self.threshold) || self.type == 'Threshold'",
-        holds=lambda it: it.threshold is None or it.type == "Threshold",
-        message="may be given only with type: Threshold",
-        field=".threshold",
-        reason=FORBIDDEN,
-    ),
-    Rule(
-        cel="has(self.threshold) || self.type != 'Threshold'",
-        holds=lambda it: it.threshold is not None or it.type != "Threshold",
-        message="must be given with type: Threshold",
-        field=".threshold",
-        reason=REQUIRED,
-    ),
+    _only_with(given("finishTime"), "type", "FinishTime", field=".finishTime"),
+    _only_with(given("threshold"), "type", "Threshold", field=".threshold"),
+    _needed_with(given("threshold"), "type", "Threshold", field=".threshold"),
 )
-_STRATEGY = (
-    *_ANY_STRATEGY,
-    Rule(
-        cel="!has(self.cost) || self.type == 'Cost'",
-        holds=lambda it: it.cost is None or it.type == "Cost",
-        message="may be given only with type: Cost",
-        field=".cost",
-        reason=FORBIDDEN,
-    ),
-)
+_STRATEGY = (*_ANY_STRATEGY, _only_with(given("cost"), "type", "Cost", field=".cost"))
 _TEAM_STRATEGY = (
     *_ANY_STRATEGY,
     Rule(
-        cel="self.type != 'Cost'",
-        holds=lambda it: it.type != "Cost",
-        message="a team may not choose Cost: scarce resources have one price for all",
-        field=".type",
-        reason=FORBIDDEN,
+        ~one_of("type", "Cost"),
+        "a team may not choose Cost: scarce resources have one price for all",
+        ".type",
+        FORBIDDEN,
     ),
 )
 
@@ -482,78 +472,85 @@ ENDLESS: Final = ("Deployment", "LeaderWorkerSet", "RayCluster", "StatefulSet")
 _ENDLESS_CEL = "[" + ", ".join(map(quoted, ENDLESS)) + "]"
 
 
+_BY_COUNTS: Final = one_of("strategy.type", "Threshold")
+
+
 def _spec(name: str) -> tuple[Rule, ...]:
     """Return the rules on any spec; *name* is an option's name in CEL."""
     return (
         Rule(
-            cel="self.strategy.type == 'Threshold' || "
-            f"self.match.kinds.all(k, !(k in {_ENDLESS_CEL}))",
-            holds=lambda spec: not spec.strategy.forecasts or not _endless(spec),
-            message="never ends, so it has no finish to expect; it needs strategy.type: Threshold",
-            field=".match.kinds",
+            _BY_COUNTS
+            | Fact(
+                f"self.match.kinds.all(k, !(k in {_ENDLESS_CEL}))", lambda spec: not _endless(spec)
+            ),
+            "never ends, so it has no finish to expect; it needs strategy.type: Threshold",
+            ".match.kinds",
             offender_cel=f"self.match.kinds.filter(k, k in {_ENDLESS_CEL})[0]",
             offender=lambda spec: _endless(spec)[0],
         ),
         Rule(
-            cel="self.strategy.type != 'Threshold' || self.options.all(o, !has(o.maxWait))",
-            holds=lambda spec: (
-                spec.strategy.forecasts or all(option.max_wait is None for option in spec.options)
+            ~_BY_COUNTS
+            | Fact(
+                "self.options.all(o, !has(o.maxWait))",
+                lambda spec: all(option.max_wait is None for option in spec.options),
             ),
-            message="maxWait may not be given with strategy.type: Threshold, which knows no starts",
-            field=".options",
-            reason=FORBIDDEN,
+            "maxWait may not be given with strategy.type: Threshold, which knows no starts",
+            ".options",
+            FORBIDDEN,
         ),
         Rule(
-            cel="self.options.all(a, self.options.exists_one(b, "
-            f"{name.format('b')} == {name.format('a')}))",
-            holds=lambda spec: len(set(_names(spec.options))) == len(spec.options),
-            message="names of options must be unique; an option without a name has its queue's",
-            field=".options",
-        ),
-        Rule(
-            cel="size(self.options) == 0 || !has(self.options[0].slowdown) || "
-            "self.options[0].slowdown == 1.0",
-            holds=lambda spec: spec.options[0].slowdown in (None, 1),
-            message="slowdown is relative to the first option, so it must be 1 there",
-            field=".options",
-        ),
-        Rule(
-            cel="!has(self.strategy.threshold) || self.strategy.threshold.all(r, "
-            f"self.options.exists(o, {name.format('o')} == r.option))",
-            holds=lambda spec: all(
-                rule.option in _names(spec.options) for rule in spec.strategy.threshold or ()
+            Fact(
+                "self.options.all(a, self.options.exists_one(b, "
+                f"{name.format('b')} == {name.format('a')}))",
+                lambda spec: len(set(_names(spec.options))) == len(spec.options),
             ),
-            message="each rule must name an option of this policy",
-            field=".strategy.threshold",
+            "names of options must be unique; an option without a name has its queue's",
+            ".options",
+        ),
+        Rule(
+            Fact(
+                "size(self.options) == 0 || !has(self.options[0].slowdown) || "
+                "self.options[0].slowdown == 1.0",
+                lambda spec: spec.options[0].slowdown in (None, 1),
+            ),
+            "slowdown is relative to the first option, so it must be 1 there",
+            ".options",
+        ),
+        Rule(
+            ~given("strategy.threshold")
+            | Fact(
+                "self.strategy.threshold.all(r, "
+                f"self.options.exists(o, {name.format('o')} == r.option))",
+                lambda spec: (
+                    {rule.option for rule in spec.strategy.threshold} <= set(_names(spec.options))
+                ),
+            ),
+            "each rule must name an option of this policy",
+            ".strategy.threshold",
         ),
     )
 
 
 _SPEC = (
     Rule(
-        cel="!self.options.exists(o, has(o.adaptation) && has(o.adaptation.replicas) && "
-        "size(o.adaptation.replicas) > 0)"
-        f" || self.match.kinds.all(k, k in {list(SCALED_KINDS)})",
-        holds=lambda spec: (
-            not any(option.adaptation.replicas for option in spec.options)
-            or set(spec.match.kinds) <= set(SCALED_KINDS)
+        Fact(
+            "!self.options.exists(o, has(o.adaptation) && has(o.adaptation.replicas) && "
+            "size(o.adaptation.replicas) > 0)",
+            lambda spec: not any(option.adaptation.replicas for option in spec.options),
+        )
+        | Fact(
+            f"self.match.kinds.all(k, k in {list(SCALED_KINDS)})",
+            lambda spec: set(spec.match.kinds) <= set(SCALED_KINDS),
         ),
-        message=f"replicas may be set only if match.kinds names no kinds but "
-        f"{', '.join(SCALED_KINDS)}",
-        field=".options",
-        reason=FORBIDDEN,
+        f"replicas may be set only if match.kinds names no kinds but {', '.join(SCALED_KINDS)}",
+        ".options",
+        FORBIDDEN,
     ),
     Rule(
-        cel="!has(self.reconsider) || !has(self.reconsider.minimumSaving) || "
-        "self.strategy.type == 'Cost'",
-        holds=lambda spec: (
-            spec.reconsider is None
-            or spec.reconsider.minimum_saving is None
-            or spec.strategy.type == "Cost"
-        ),
-        message="minimumSaving may be given only with strategy.type: Cost",
-        field=".reconsider",
-        reason=FORBIDDEN,
+        ~given("reconsider.minimumSaving") | one_of("strategy.type", "Cost"),
+        "minimumSaving may be given only with strategy.type: Cost",
+        ".reconsider",
+        FORBIDDEN,
     ),
     *_spec(_OWN_NAME),
 )
@@ -562,13 +559,12 @@ _SPEC = (
 def _at_most(field: str, other: str, message: str) -> Rule:
     """Demand that one number, if both are given, be no greater than another beside it."""
     lower, upper = f"self.{field}", f"self.{other}"
-    return Rule(
-        cel=f"!has({lower}) || !has({upper}) || "
+    fact = Fact(
+        f"!has({lower}) || !has({upper}) || "
         f"({_quantity_cel(lower)}).compareTo({_quantity_cel(upper)}) <= 0",
-        holds=lambda it: _is_at_most(getattr(it, field), getattr(it, other)),
-        message=message,
-        field=f".{field}",
+        lambda it: _is_at_most(getattr(it, field), getattr(it, other)),
     )
+    return Rule(fact, message, f".{field}")
 
 
 def _is_at_most(lower: str | None, upper: str | None) -> bool:
@@ -581,38 +577,32 @@ _WATTS = (
     _at_most("idle", "busy", "above busy"),
 )
 
-_PROFILE = (
-    Rule(
-        cel="has(self.flavors) && size(self.flavors) > 0 || "
-        "has(self.nodeLabels) && size(self.nodeLabels) > 0",
-        holds=lambda it: bool(it.flavors or it.node_labels),
-        message="flavors or nodeLabels must be given",
-        reason=REQUIRED,
-    ),
-    label_keys("nodeLabels"),
-)
+_PROFILE = (_some_of(filled, "flavors", "nodeLabels"), label_keys("nodeLabels"))
 
 _SLICE = (
     Rule(
-        cel="self.compute <= self.of",
-        holds=lambda it: it.compute <= it.of,
-        message="above the number that the whole device has",
-        field=".compute",
+        Fact("self.compute <= self.of", lambda it: it.compute <= it.of),
+        "above the number that the whole device has",
+        ".compute",
     ),
 )
 
 _WHEN = (
     Rule(
-        cel="!has(self.from) || !has(self.until) || self.from <= self.until",
-        holds=lambda it: it.from_date is None or it.until is None or it.from_date <= it.until,
-        message="before the first day",
-        field=".until",
+        Fact(
+            "!has(self.from) || !has(self.until) || self.from <= self.until",
+            lambda it: it.from_date is None or it.until is None or it.from_date <= it.until,
+        ),
+        "before the first day",
+        ".until",
     ),
     Rule(
-        cel="!has(self.hours) || self.hours.split('-')[0] != self.hours.split('-')[1]",
-        holds=lambda it: it.hours is None or it.hours[:5] != it.hours[6:],
-        message="ends when it begins; leave it out to mean the whole day",
-        field=".hours",
+        Fact(
+            "!has(self.hours) || self.hours.split('-')[0] != self.hours.split('-')[1]",
+            lambda it: it.hours is None or it.hours[:5] != it.hours[6:],
+        ),
+        "ends when it begins; leave it out to mean the whole day",
+        ".hours",
     ),
 )
 
@@ -621,26 +611,18 @@ _UNCONDITIONAL_CEL = "!has({0}.months) && !has({0}.days) && !has({0}.hours) && !
 
 def _first_is_always(name: str) -> Rule:
     first = f"self.{name}[0]"
-    never_limited = _UNCONDITIONAL_CEL.format(first) + f" && !has({first}.until)"
+    never_limited = f"({_UNCONDITIONAL_CEL.format(first)} && !has({first}.until))"
     return Rule(
-        cel=f"!has(self.{name}) || size(self.{name}) == 0 || {never_limited}",
-        holds=lambda it: not getattr(it, name) or getattr(it, name)[0].always,
-        message="the first entry must always apply, so that there is a value at any time",
-        field=f".{name}",
+        ~filled(name) | Fact(never_limited, lambda it: _value(it, name)[0].always),
+        "the first entry must always apply, so that there is a value at any time",
+        f".{name}",
     )
 
 
 _TARIFF = (
     _first_is_always("electricity"),
     _first_is_always("carbon"),
-    Rule(
-        # What is no quantity the schema refuses; the rule would add that it failed.
-        cel="type(self.overhead) != int && !isQuantity(self.overhead) || "
-        f"!({_quantity_cel('self.overhead')}).isLessThan(quantity('1'))",
-        holds=lambda it: quantity.exact(it.overhead) >= 1,
-        message="below 1: the building cannot take less than its machines",
-        field=".overhead",
-    ),
+    _at_least_one("overhead", "the building cannot take less than its machines"),
 )
 
 
@@ -665,8 +647,8 @@ RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
     "Strategy": _STRATEGY,
     "FinishTime": _RUN_TIME,
     "LeastCost": _RUN_TIME,
-    "Congestion": _CONGESTION,
-    "LatenessWeight": _LATENESS_WEIGHT,
+    "Congestion": (_not_zero("wait"),),
+    "LatenessWeight": (_at_least_one("most", "the price never falls below what the policy gives"),),
     "AcceleratorProfileSpec": _PROFILE,
     "WattsSpec": _WATTS,
     "SliceSpec": _SLICE,

@@ -9,7 +9,7 @@ from pydantic import (
     Field,
 )
 
-from webhook.model.policy.field_types import (
+from webhook.model.policy.custom_object import (
     ATOMIC,
     FILLED,
     Decimal,

@@ -4,14 +4,13 @@ import random
 
 import pytest
 
-from webhook.learn.arrival_rates import (
-    ArrivalRate,
+from webhook.state.forecast_input import (
     steady_rate,
 )
 
 
-def test_what_comes_at_even_intervals_has_that_rate_for_as_long_as_it_was_seen():
-    assert steady_rate(range(0, 170, 10), 160) == ArrivalRate(per_second=0.1, seen_seconds=160)
+def test_what_comes_at_even_intervals_has_that_rate():
+    assert steady_rate(range(0, 170, 10), 160) == 0.1
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -25,7 +24,7 @@ def test_what_comes_at_random_has_about_that_rate(seed):
     rate = steady_rate(times, now)
 
     assert rate is not None
-    assert rate.per_second == pytest.approx(0.1, rel=0.35)
+    assert rate == pytest.approx(0.1, rel=0.35)
 
 
 @pytest.mark.parametrize(
@@ -44,6 +43,4 @@ def test_bursts_and_few_tell_of_nobody_who_comes_later(created, now):
 
 
 def test_what_is_to_come_only_is_not_counted():
-    assert steady_rate([*range(0, 170, 10), 500, 600], 160) == ArrivalRate(
-        per_second=0.1, seen_seconds=160
-    )
+    assert steady_rate([*range(0, 170, 10), 500, 600], 160) == 0.1
