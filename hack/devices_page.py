@@ -13,33 +13,29 @@ _HEAD: Final = """\
 Made by `python -m hack.devices_page` from `webhook/model/costs/device_table.py`.
 
 A flavor has one of these if its labels name it, or if an AcceleratorProfile says `like: NAME`.
-What is empty is not known: it refuses no Job, and no price or speed is guessed from it.
-Memory is in GB, bandwidth of the memory in GB/s, compute in dense TFLOPS (TOPS for integers).
-The watts are what a device is taken to draw while a Job uses it, 0.7 of what its board may draw.
+What is left out is not known: it refuses no Job, and no price or speed is guessed from it.
+Each line has the memory, its bandwidth, the dense TFLOPS (TOPS for integers) by data type, the
+watts that it is taken to draw while a Job uses it (0.7 of its board's maximum), and the source.
 
-| Name | Resource | Memory | Bandwidth | Compute | Watts | Source |
-|---|---|---|---|---|---|---|
 """
 
 
 def text() -> str:
-    return _HEAD + "".join(f"| {' | '.join(_cells(device))} |\n" for device in DEVICES.values())
+    return _HEAD + "".join(f"- `{device.name}`: {_told(device)}\n" for device in DEVICES.values())
 
 
-def _cells(device: Device) -> tuple[str, ...]:
-    return (
-        f"`{device.name}`",
-        f"`{device.resource}`",
-        _number(None if device.memory is None else device.memory / 1e9),
-        _number(device.bandwidth),
-        ", ".join(f"{kind} {_number(speed)}" for kind, speed in device.compute.items()),
-        _number(device.busy_watts),
-        device.source,
+def _told(device: Device) -> str:
+    figures = (
+        _figure(None if device.memory is None else device.memory / 1e9, " GB"),
+        _figure(device.bandwidth, " GB/s"),
+        *(f"{kind} {_figure(speed)}" for kind, speed in device.compute.items()),
+        _figure(device.busy_watts, " W"),
     )
+    return f"{', '.join(filter(None, figures))} ({device.source})"
 
 
-def _number(amount: float | None) -> str:
-    return "" if amount is None else f"{round(amount, 1):,g}"
+def _figure(amount: float | None, unit: str = "") -> str:
+    return "" if amount is None else f"{round(amount, 1):,g}{unit}"
 
 
 def main() -> None:

@@ -28,5 +28,5 @@ def test_the_page_is_what_the_table_says():
 def test_what_clouds_rent_today_is_on_the_page():
     page = devices_page.text()
 
-    assert [name for name in ASKED_FOR if f"| `{name}` |" not in page] == []
+    assert [name for name in ASKED_FOR if f"- `{name}`: " not in page] == []
     assert all(device.source in page for device in DEVICES.values())
