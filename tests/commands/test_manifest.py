@@ -58,7 +58,7 @@ def test_a_key_that_is_no_text_is_refused():
 def test_what_may_be_meant_otherwise_is_noted():
     (document,) = manifest.read_documents("on: {a: off, b: true, c: 'no'}\nx: 1\nx: y\n")
 
-    assert document.notes == (
+    assert tuple(document.notes) == (
         ("on.a", "off is read as false: a text needs quotes"),
         ("x", 'key "x" already set in map: the last one counts'),
         ("x", "y is read as true: a text needs quotes"),

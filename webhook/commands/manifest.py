@@ -42,22 +42,58 @@ class ManifestError(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
+class ManifestObject:
+    """One object of a file."""
+
     value: Any
     lines: Mapping[str, int]
-    """Path to line; "" is the whole document's."""
-    notes: tuple[tuple[str, str], ...] = ()
-    """Path and text: what may be read otherwise than it was meant."""
+    """Path in its document to line; "" is the whole document's."""
+    noted: tuple[tuple[str, str], ...] = ()
+    """Path and text of what may be read otherwise than it was meant in its document."""
+    file: str = ""
+    prefix: str = ""
+    """Path of the object in its document: empty, or ``items[0].``."""
+    cron_job: Mapping[str, Any] | None = None
+    """Of a Job that is not there yet, the CronJob that would make it."""
+
+    @classmethod
+    def made_by(cls, cron_job: Mapping[str, Any], name: str) -> ManifestObject:
+        """Return the next Job of the cluster's CronJob, which *name* names for people.
+
+        Raises:
+            FieldError: it has no template.
+
+        """
+        return cls(value=next_job(cron_job), lines={"": 0}, file=name, cron_job=cron_job)
+
+    @property
+    def where(self) -> str:
+        """Return file and line at which it begins; of what is in no file its name."""
+        line = self.line("")
+        return f"{self.file}:{line}" if line else self.file
 
     def line(self, path: str) -> int:
         """Return the line of a path, or of the nearest path above it."""
-        while path and path not in self.lines:
-            path = path[: max(path.rfind("."), path.rfind("["), 0)]
-        return self.lines[path]
+        place = (self.prefix + path).rstrip(".")
+        while place and place not in self.lines:
+            place = place[: max(place.rfind("."), place.rfind("["), 0)]
+        return self.lines[place]
+
+    @property
+    def notes(self) -> Iterator[tuple[str, str]]:
+        """Yield path and text of what may be read otherwise than it was meant."""
+        for path, text in self.noted:
+            if path.startswith(self.prefix):
+                yield path.removeprefix(self.prefix), text
+
+    def wrong(self, path: str, message: str) -> FieldError:
+        """Return an error whose path begins with file and line."""
+        where = f"{self.file}:{self.line(path)}"
+        return FieldError(f"{where}: {path}" if path else where, message)
 
 
-def read_documents(text: str) -> Iterator[Document]:
-    """Yield the documents of a file; empty ones are left out.
+def read_documents(text: str) -> Iterator[ManifestObject]:
+    """Yield the documents of a file, each as one object; empty ones are left out.
 
     Raises:
         ManifestError: *text* is not YAML.
@@ -71,7 +107,7 @@ def read_documents(text: str) -> Iterator[Document]:
             value = reader.read(node, "", 0)
             if value is not None:
                 lines = {**reader.lines, "": node.start_mark.line + 1}
-                yield Document(value=value, lines=lines, notes=tuple(reader.notes))
+                yield ManifestObject(value=value, lines=lines, noted=tuple(reader.notes))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise ManifestError(f"not YAML: {error.problem}", mark.line + 1 if mark else 0) from error
@@ -141,52 +177,6 @@ class _Reader:
         return value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ManifestObject:
-    """One object of a file."""
-
-    value: Any
-    file: str
-    prefix: str
-    """Path of the object in its document: empty, or ``items[0].``."""
-    document: Document
-    cron_job: Mapping[str, Any] | None = None
-    """Of a Job that is not there yet, the CronJob that would make it."""
-
-    @classmethod
-    def made_by(cls, cron_job: Mapping[str, Any], name: str) -> ManifestObject:
-        """Return the next Job of the cluster's CronJob, which *name* names for people.
-
-        Raises:
-            FieldError: it has no template.
-
-        """
-        job = next_job(cron_job)
-        document = Document(value=job, lines={"": 0})
-        return cls(value=job, file=name, prefix="", document=document, cron_job=cron_job)
-
-    @property
-    def where(self) -> str:
-        """Return file and line at which it begins; of what is in no file its name."""
-        line = self.line("")
-        return f"{self.file}:{line}" if line else self.file
-
-    def line(self, path: str) -> int:
-        return self.document.line((self.prefix + path).rstrip("."))
-
-    @property
-    def notes(self) -> Iterator[tuple[str, str]]:
-        """Yield path and text of what may be read otherwise than it was meant."""
-        for path, text in self.document.notes:
-            if path.startswith(self.prefix):
-                yield path.removeprefix(self.prefix), text
-
-    def wrong(self, path: str, message: str) -> FieldError:
-        """Return an error whose path begins with file and line."""
-        where = f"{self.file}:{self.line(path)}"
-        return FieldError(f"{where}: {path}" if path else where, message)
-
-
 def read_text(file: str) -> str:
     """Read a file, or standard input.
 
@@ -214,7 +204,7 @@ def objects(file: str) -> Iterator[ManifestObject]:
     name = _name(file)
     for document in read_documents(read_text(file)):
         for value, prefix in _items(document.value):
-            yield ManifestObject(value=value, file=name, prefix=prefix, document=document)
+            yield replace(document, value=value, file=name, prefix=prefix)
 
 
 def files_in(paths: Iterable[str], *, is_recursive: bool = False) -> Iterator[str]:

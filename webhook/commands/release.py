@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from webhook.api.kubernetes_api import ClusterError, Forbidden, NotServed, Refused
+from webhook.api.watch import get_by_list
 from webhook.commands import terminal
 from webhook.commands.decision_table import decision_on, state_of
 from webhook.commands.kubectl import (
@@ -104,7 +105,7 @@ def _named(client: Client, namespace: str, reference: str) -> Mapping[str, Any] 
     if kind is not JOB:
         terminal.say(f"{reference}: only batch Jobs are ever held.", err=True)
         return None
-    job = _found(client, namespace, name)
+    job = get_by_list(client, _path(namespace), name)
     if job is None:
         terminal.say(missing_job(client, kind, namespace, name), err=True)
         return None
@@ -112,13 +113,6 @@ def _named(client: Client, namespace: str, reference: str) -> Mapping[str, Any] 
         return job
     terminal.say(f"Job {namespace}/{name} is not held by kueue-fallback.", err=True)
     return None
-
-
-def _found(client: Client, namespace: str, name: str) -> Mapping[str, Any] | None:
-    """Return a Job, by the right to list Jobs; None: it is not there."""
-    params = {"fieldSelector": f"metadata.name={name}"}
-    items = client.get(_path(namespace), params).get("items") or ()
-    return next((job for job in items if job["metadata"]["name"] == name), None)
 
 
 def _held_jobs(client: Client, namespace: str) -> Iterator[Mapping[str, Any]]:
@@ -161,7 +155,7 @@ def _released(client: Client, job: Mapping[str, Any]) -> bool:
             problem = str(error)
             if not error.is_conflict:
                 break
-            again = _found(client, metadata["namespace"], metadata["name"])
+            again = get_by_list(client, _path(metadata["namespace"]), metadata["name"])
             if again is None:
                 return True
             job = again

@@ -21,65 +21,13 @@ from webhook.hindsight.decision_lines import read_decision_lines
 from webhook.model.fields import FieldError
 from webhook.model.policy.fallback_policy import FallbackPolicy, seconds
 from webhook.model.policy.patterns import DURATION
-from webhook.simulate import scenario_file
-from webhook.simulate.scenario import Scenario
+from webhook.simulate import scenario_file, scenario_spec
+from webhook.simulate.scenario import Arm, Scenario
 from webhook.simulate.scenario_spec import ScenarioError
 from webhook.state.snapshot_file import read_objects
 
 if TYPE_CHECKING:
     from webhook.simulate.results import Result
-    from webhook.simulate.scenario import Arm, Scenario
-
-
-def scenario(
-    log: str,
-    snapshot: str,
-    policies: tuple[str, ...],
-    run_time: str | None,
-    *,
-    clusters: tuple[str, ...] = (),
-) -> Scenario:
-    """Read all files; *policies*, if given, decide in place of the snapshot's.
-
-    Raises:
-        FieldError: one cannot be read.
-
-    """
-    past = history.from_file(snapshot)
-    world = past.world(past.until, clusters=clusters)
-    if world is None:
-        raise FieldError(snapshot, "expected queues")
-    if policies:
-        world = world.ruled_by(policy for path in policies for policy in _policies(path))
-    return read_decision_lines(
-        _lines(log),
-        world,
-        entries=past.entries,
-        run_seconds=None if run_time is None else _seconds(run_time),
-        file=log,
-    )
-
-
-def _policies(path: str) -> Iterator[FallbackPolicy]:
-    for source, place in read_objects(path):
-        try:
-            yield scenario_file.policy(source, place)
-        except ScenarioError as error:
-            raise FieldError("", str(error)) from error
-
-
-def _seconds(written: str) -> float:
-    if re.fullmatch(DURATION, written) is None:
-        raise FieldError("--run-time", f"expected a duration such as 90s or 1h30m, got {written}")
-    return seconds(written)
-
-
-def _lines(path: str) -> list[str]:
-    try:
-        text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise FieldError(path, str(getattr(error, "strerror", "") or error)) from error
-    return text.splitlines()
 
 
 PROGRESS_FROM = 1_000
@@ -192,10 +140,34 @@ def _replayed(asked: SimulateOptions) -> Scenario:
         return _scenario(asked.file, asked.assignments, asked.seed)
     if asked.decisions is None or asked.snapshot is None:
         raise FieldError("--snapshot", "expected with --decisions: the queues are in it")
-
-    return scenario(
-        asked.decisions, asked.snapshot, asked.policies, asked.run_time, clusters=asked.clusters
+    past = history.from_file(asked.snapshot)
+    world = past.world(past.until, clusters=asked.clusters)
+    if world is None:
+        raise FieldError(asked.snapshot, "expected queues")
+    if asked.policies:
+        # They decide in place of the snapshot's.
+        world = world.ruled_by(policy for path in asked.policies for policy in _policies(path))
+    return read_decision_lines(
+        _text(asked.decisions).splitlines(),
+        world,
+        entries=past.entries,
+        run_seconds=None if asked.run_time is None else _seconds(asked.run_time),
+        file=asked.decisions,
     )
+
+
+def _policies(path: str) -> Iterator[FallbackPolicy]:
+    for source, place in read_objects(path):
+        try:
+            yield scenario_file.policy(source, place)
+        except ScenarioError as error:
+            raise FieldError("", str(error)) from error
+
+
+def _seconds(written: str) -> float:
+    if re.fullmatch(DURATION, written) is None:
+        raise FieldError("--run-time", f"expected a duration such as 90s or 1h30m, got {written}")
+    return seconds(written)
 
 
 def _check_plot(path: str | None) -> None:
@@ -215,14 +187,10 @@ def _check_plot(path: str | None) -> None:
 
 
 def _scenario(file: str, assignments: Sequence[str], seed: int) -> Scenario:
-    from webhook.simulate import scenario_file, scenario_spec
-
     name = "stdin" if file == "-" else file
     folder = Path() if file == "-" else Path(file).parent
     try:
-        documents = list(
-            manifest.read_documents(sys.stdin.read() if file == "-" else _text(Path(file)))
-        )
+        documents = list(manifest.read_documents(_text(file)))
     except manifest.ManifestError as error:
         raise FieldError(f"{name}:{error.line}" if error.line else name, error.message) from error
     if len(documents) != 1:
@@ -231,7 +199,7 @@ def _scenario(file: str, assignments: Sequence[str], seed: int) -> Scenario:
     try:
         return scenario_file.read_scenario(
             documents[0].value,
-            read_text=lambda path: _text(folder / path),
+            read_text=lambda path: _text(str(folder / path)),
             given=given,
             seed=seed,
         )
@@ -239,7 +207,7 @@ def _scenario(file: str, assignments: Sequence[str], seed: int) -> Scenario:
         raise FieldError("", _located(error.errors, name, documents[0])) from error
 
 
-def _located(errors: Sequence[FieldError], name: str, document: manifest.Document) -> str:
+def _located(errors: Sequence[FieldError], name: str, document: manifest.ManifestObject) -> str:
     """Return one line for each mistake, with its line in the scenario if it has one."""
     return "\n".join(
         f"{name}:{document.line(error.path)}: {error}"
@@ -253,11 +221,11 @@ def _first(path: str) -> str:
     return re.split(r"[.\[]", path, maxsplit=1)[0] or "-"
 
 
-def _text(path: Path) -> str:
+def _text(file: str) -> str:
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise FieldError(str(path), str(getattr(error, "strerror", "") or error)) from error
+        return manifest.read_text(file)
+    except manifest.ManifestError as error:
+        raise FieldError(file, error.message) from error
 
 
 def _results(scenario: Scenario, arms: Sequence[Arm], file: str) -> list[Result]:
