@@ -17,12 +17,17 @@ Made by `python -m hack.api_page` from `webhook/model`, as the CRDs of the chart
 `kubectl explain fallbackpolicy.spec` shows each field with its whole text.
 `kubectl fallback check` and the API server name the rule or limit that an object breaks, with its
 path.
-A field marked * must be set. `[]` stands for each item of a list, `{}` for each value of an object.
+A field marked * must be set; one without a type is a text, or has fields below it. `[]` stands for
+each item of a list, `{}` for each value of an object.
+"As above" names fields that another object on this page has, too.
+Label selectors, tolerations and conditions are those of Kubernetes.
 The recipes of the [policy cookbook](../policy-cookbook.md) show the fields in use.
 """
 _SENTENCE: Final = re.compile(r"(?<=[.]) +(?=[A-Z`])")
 _WITHOUT: Final = ("Absent:", "Empty:")
 """How a sentence begins that says what holds while a field is not set."""
+_OF_KUBERNETES: Final = ("matchExpressions", "tolerations", "conditions")
+_UNSAID: Final = ("string", "object")
 _A_VALUE: Final = re.compile(r"\w+: ")
 """How a description begins that has a sentence for each value."""
 _FEW_WORDS: Final = 5
@@ -55,7 +60,7 @@ def _of(definition: crd.Definition, described: set[str]) -> Iterator[str]:
 def _below(schema: Mapping[str, Any], path: str, described: set[str]) -> Iterator[str]:
     """Yield a line for each field below *path*, but one for all that were described before.
 
-    Conditions have the fields that every condition of Kubernetes has.
+    What Kubernetes defines has the fields that it has everywhere.
     """
     needed = schema.get("required", ())
     known = []
@@ -66,23 +71,24 @@ def _below(schema: Mapping[str, Any], path: str, described: set[str]) -> Iterato
             continue
         described.add(field)
         yield _line(f"{path}.{name}", below, is_required=name in needed)
-        if name == "conditions":
+        if name in _OF_KUBERNETES:
             continue
         yield from _below(below, f"{path}.{name}", described)
     if known:
         names = ", ".join(f"`{name}`" for name in known)
-        yield f"- `{path}` also has, as described above: {names}"
+        yield f"- `{path}`, as above: {names}"
     for key, mark in (("items", "[]"), ("additionalProperties", "{}")):
         if isinstance(schema.get(key), dict):
             yield from _below(schema[key], f"{path}{mark}", described)
 
 
 def _line(path: str, schema: Mapping[str, Any], *, is_required: bool) -> str:
-    facts = [_type(schema)]
+    facts = [] if (kind := _type(schema)) in _UNSAID else [kind]
     if not isinstance(schema.get("default"), (dict, type(None))):
         facts.append(f"default `{json.dumps(schema['default'])}`")
-    mark = " *" if is_required else ""
-    return f"- `{path}`{mark} ({', '.join(facts)}): {_said(schema)}"
+    mark = "\\*" if is_required else ""
+    given = f" ({', '.join(facts)})" if facts else ""
+    return f"- `{path}`{mark}{given}: {_said(schema)}"
 
 
 def _said(schema: Mapping[str, Any]) -> str:
@@ -105,9 +111,9 @@ def _type(schema: Mapping[str, Any]) -> str:
     if "enum" in schema:
         return "/".join(f"`{each}`" for each in schema["enum"] if each)
     if schema.get("type") == "array":
-        return f"list of {_type(schema['items'])}"
+        return f"[]{_type(schema['items'])}"
     if isinstance(schema.get("additionalProperties"), dict):
-        return f"map of {_type(schema['additionalProperties'])}"
+        return f"map[{_type(schema['additionalProperties'])}]"
     return str(schema.get("type", "any"))
 
 

@@ -53,11 +53,20 @@ def _at(found: Any, path: list[str]) -> Any:
 
 
 def summary(source: str) -> str:
-    """Return a line for each value: what its comment begins with, and what an empty one means."""
-    return "".join(
-        f"- `{value.path}` (`{value.default}`): {_said(value.text).replace('<', '&lt;')}\n"
-        for value in values(source)
-    )
+    """Return a line for each value: what its comment begins with, and what an empty one means.
+
+    Values that say the same have one line.
+    """
+    paths: dict[str, list[str]] = {}
+    for value in values(source):
+        said = _said(value.text).replace("<", "&lt;")
+        paths.setdefault(said, []).append(f"`{value.path}`{_default(value)}")
+    return "".join(f"- {', '.join(alike)}: {said}\n" for said, alike in paths.items())
+
+
+def _default(value: Value) -> str:
+    """Return a default that is short; the others are in values.yaml."""
+    return f" (`{value.default}`)" if " " not in value.default else ""
 
 
 def _said(text: str) -> str:

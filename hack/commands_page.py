@@ -18,7 +18,7 @@ Made by `python -m hack.commands_page` from `webhook/commands`.
 
 `kubectl fallback COMMAND` and `kueue-fallback COMMAND` are the same program, and use your own
 rights.
-`kubectl fallback COMMAND --help` says more about each.
+`--help` says more about each.
 
 ## Exit codes
 
@@ -27,7 +27,8 @@ rights.
   one line on standard error names what does not answer, or the right that is missing.
 - 2: The command, a file or a setting is wrong. Nothing was asked or changed.
 
-`unfinished` always ends with 0, because the chart runs it before an uninstall.
+`unfinished` always ends with 0, because the chart runs it before an uninstall. The flags of `serve`
+and `control` are [settings](../../webhook/settings.py), which the chart passes on.
 
 ## Flags of several commands
 
@@ -44,7 +45,10 @@ _SHARED: Final = (
     "output",
 )
 """Parameters that are described once, in this order."""
+_SET_BY_THE_CHART: Final = ("control", "serve")
+"""Commands whose flags are settings, which the chart passes on."""
 _EXAMPLES: Final = ("Example:", "Examples:")
+_MOST_EXAMPLES: Final = 3
 _AS_IT_IS: Final = "\b"
 """Before lines that click does not wrap."""
 _SENTENCE: Final = re.compile(r"(?<=[.]) +(?=[A-Z])")
@@ -77,6 +81,8 @@ def _of(
     title = context.command_path.removeprefix("kubectl fallback ")
     lines = [f"## {title}", "", *_body(inspect.cleandoc(command.help or ""))]
     own = [param.name or "" for param in command.params if param.name != "help"]
+    if name in _SET_BY_THE_CHART:
+        own = []
     if flags := [line for line in _flags(command, context, own) if line not in shared]:
         lines += [*flags, ""]
     yield "\n".join(lines)
@@ -112,7 +118,8 @@ def _body(help_text: str) -> Iterator[str]:
     for block in (each for each in others if _AS_IT_IS in each):
         title, *lines = block.split(f"{_AS_IT_IS}\n")[1].splitlines()
         if title in _EXAMPLES:
-            yield from ("```text", *(line.removeprefix("  ") for line in lines), "```", "")
+            shown = [line.removeprefix("  ") for line in lines][:_MOST_EXAMPLES]
+            yield from ("```text", *shown, "```", "")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,8 @@ Made by `python -m hack.metrics_page` from `serving/server_metrics.py` and
 `controller/controller_metrics.py`.
 
 Server and controller serve `/metrics` as plain HTTP on the port of `/healthz` and `/readyz`.
-No label holds the name of a Job or a user. Series of a policy that is deleted are removed.
+Names that end in `_total` are counters, `kueue_fallback_review_seconds` is a histogram, the others
+are gauges. No label holds the name of a Job or a user.
 Values of a label `reason` that are not listed here are in [reasons](reasons.md).
 Both also serve Python's `process_*`; the server has those of its observer as
 `kueue_fallback_observer_process_*`.
@@ -29,16 +30,11 @@ The chart installs alerts (`metrics.prometheusRule.enabled`) and a Grafana dashb
 _UNREVIEWED: Final = """\
 ## Jobs created without a review
 
-Under Enforce and Advise a review leaves a decision on every Job that a policy matches.
-`kueue_fallback_unreviewed_jobs_total` counts new Jobs without one to which the policy has applied
-for 5 seconds.
-Not counted are Jobs of a policy in mode Observe, Jobs that came while no controller ran, Jobs whose
-manifest carries a decision, and Jobs that came within seconds of a change of the policy, the off
-switch, or the namespace.
-Counted although they were reviewed are Jobs that came while a replica knew no state yet, and those
-that a failure left unpatched.
-Jobs that your own `webhook.matchConditions` hold back are counted.
-A controller that takes over may count Jobs of the last seconds twice.
+`kueue_fallback_unreviewed_jobs_total` counts new Jobs that a policy in mode Enforce or Advise has
+matched for 5 seconds and that carry no decision, also those that your own
+`webhook.matchConditions` hold back, or that a failure left unpatched.
+It does not count Jobs that came while no controller ran, or within seconds of a change of the
+policy, the off switch, or the namespace.
 """
 _OF_A_PROCESS: Final = re.compile(r"(kueue_fallback_observer_)?process_")
 _MOST_VALUES: Final = 16
@@ -67,11 +63,15 @@ def text() -> str:
 
 def _list(metrics: Iterable[Metric]) -> str:
     return "".join(
-        f"- `{metric.name}` ({', '.join([metric.kind, *map(_label, metric.labels.items())])}): "
-        f"{metric.text}\n"
+        f"- `{metric.name}`{_labels(metric)}: {metric.text}\n"
         for metric in sorted(metrics, key=lambda metric: metric.name)
         if not _OF_A_PROCESS.match(metric.name)
     )
+
+
+def _labels(metric: Metric) -> str:
+    labels = ", ".join(map(_label, metric.labels.items()))
+    return f" ({labels})" if labels else ""
 
 
 def _label(label: tuple[str, Values]) -> str:

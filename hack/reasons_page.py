@@ -27,11 +27,17 @@ _HEAD: Final = """\
 Made by `python -m hack.reasons_page` from `webhook/model`.
 
 Whatever kueue-fallback does not do, it says why, with one of these reasons.
-Every set is closed, and a reason that was once released keeps its name.
 Each line says what the reason means, and what to do if it should be otherwise.
 """
 _NOTHING: Final = re.compile(r"Nothing(?: in place:|, or|.*?(?:;|[.](?= |$)))(?: *(?:else|or))? *")
 """What an advice says first, where most people need not do anything."""
+_OBVIOUS: Final = (
+    "Create it, or correct its name.",
+    "Correct what the message names.",
+    "Correct what the warning names.",
+    "As above.",
+)
+"""What the meaning says already to who reads a list."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,66 +53,61 @@ GROUPS: Final = (
     Group(
         title="Why an option is refused",
         reasons=Reason,
-        seen="Seen in `explain`, in the Job's annotation `decision`, in the log, and as `reason` "
-        "of `kueue_fallback_rejections_total`, with a sentence that has the numbers.",
+        seen="Seen in `explain`, in the annotation `decision`, in the log, and in "
+        "`kueue_fallback_rejections_total`.",
     ),
     Group(
         title="Why a Job that a policy matches is left as submitted",
         reasons=LeftAlone,
-        seen="Seen in the annotation `reason`, and as `reason` of "
-        "`kueue_fallback_decisions_total`; `decided` there means that an option was taken.",
+        seen="Seen in the annotation `reason`, and in `kueue_fallback_decisions_total`, where "
+        "`decided` means that an option was taken.",
     ),
     Group(
         title="Why a Job is skipped",
         reasons=Skip,
-        seen="Such a Job passes untouched, and nothing is written on it. Seen in `explain`, in the "
-        "log, and as `reason` of `kueue_fallback_skipped_total`.",
+        seen="Nothing is written on such a Job. Seen in `explain`, in the log, and in "
+        "`kueue_fallback_skipped_total`.",
     ),
     Group(
         title="Why a Job stayed where it was submitted",
         reasons=Stayed,
-        seen="Seen in `report` and on the page, beside the reasons above: if all other options "
-        "were refused, the first refusal is shown.",
+        seen="Seen in `report` and on the page; if all other options were refused, the first "
+        "refusal is shown.",
     ),
     Group(
         title="Why a Job that waits is not moved, or its decision not undone",
         reasons=Obstacle,
-        seen="Seen in the warning that answers the wish (`not moved to cpu: …`, `not undone: …`), "
-        "in the log, and as `reason` of `kueue_fallback_unmoved_total` and of "
-        "`kueue_fallback_controller_not_moved_jobs`. If one of these reasons prevents an undo, "
-        "`kubectl fallback undo JOB --recreate` replaces the Job by a new one.",
+        seen="Seen in the warning (`not moved to cpu: …`, `not undone: …`), in the log, in "
+        "`kueue_fallback_unmoved_total` and `kueue_fallback_controller_not_moved_jobs`. If one of "
+        "these reasons prevents an undo, `undo JOB --recreate` replaces the Job by a new one.",
     ),
     Group(
         title="Why a FallbackPolicy is ready, or not",
         reasons=Ready,
-        seen="Seen as `reason` of the condition Ready; `kubectl get fbp` shows it. The message "
-        "names the path in the policy. A policy that is not ready still decides with what is "
-        "there, except one that is Invalid.",
+        seen="Seen in the condition Ready, whose message names the path. A policy that is not "
+        "ready still decides with what is there, except one that is Invalid.",
     ),
     Group(
         title="Why an AcceleratorProfile is ready, or not",
         reasons=ProfileReady,
-        seen="Seen as `reason` of the condition Ready; `kubectl get fbap` shows it.",
+        seen="Seen in the condition Ready.",
     ),
     Group(
         title="Why a Tariff is ready, or not",
         reasons=TariffReady,
-        seen="Seen as `reason` of the condition Ready; `kubectl get fbt` shows it. The message "
-        "names the path in the tariff. What can be used of it is used.",
+        seen="Seen in the condition Ready, whose message names the path. The rest is used.",
     ),
     Group(
         title="Why Kueue counts as tested, or not",
         reasons=KueueTested,
-        seen="Seen as `reason` of the condition KueueTested of every FallbackPolicy, in `status`, "
-        "and as `reason` of `kueue_fallback_kueue_untested`. It is True with the first, Unknown "
-        "with the last two, else False; "
-        "[what is tested](operations.md#which-kueue-is-supported).",
+        seen="Seen in the condition KueueTested of each policy, in `status`, and in "
+        "`kueue_fallback_kueue_untested`. "
+        "[Which Kueue is tested](operations.md#which-kueue-is-supported)",
     ),
     Group(
         title="Reasons of Events",
         reasons=EventReason,
-        seen="Seen in `kubectl describe` and `kubectl get events`; their source is "
-        "`kueue-fallback`.",
+        seen="Seen in `kubectl describe` and `kubectl get events`.",
     ),
 )
 
@@ -125,7 +126,9 @@ def _section(group: Group) -> Iterator[str]:
 
 
 def _advice(advice: str) -> str:
-    """Return what there is to do, if there is something."""
+    """Return what there is to do, if there is something that the meaning does not say."""
+    if advice in _OBVIOUS:
+        return ""
     rest = _NOTHING.sub("", advice, count=1)
     return f"{rest[:1].upper()}{rest[1:]}"
 

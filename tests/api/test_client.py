@@ -10,8 +10,8 @@ import yaml
 from hack.waiting import WAIT_SECONDS
 from webhook.api.calls import MOST_BYTES
 from webhook.api.client import Client
-from webhook.api.cluster_access import ClusterAccess
 from webhook.api.kubernetes_api import (
+    ClusterAccess,
     Forbidden,
     Gone,
     NotServed,

@@ -20,8 +20,7 @@ from kubernetes.config import incluster_config
 from hack.pki import Pki, encoded
 from webhook.api import connection
 from webhook.api.client import Client
-from webhook.api.cluster_access import ClusterAccess
-from webhook.api.kubernetes_api import Unreachable
+from webhook.api.kubernetes_api import ClusterAccess, Unreachable
 
 TOKEN = {"token": "secret"}
 BEARER = {"authorization": "Bearer secret"}

@@ -22,6 +22,7 @@ FILES = CHART / "files"
 CONTROLLER = "kueue-fallback-controller"
 DEPLOYMENTS = ("kueue-fallback", CONTROLLER)
 WORKER_READER = CHART.parent / "examples/worker-reader.yaml"
+EXPORTERS = CHART.parent / "examples/prometheus/exporters.yaml"
 CONFIG_MAP_ROLES = ("kueue-fallback-kueue-config", "kueue-fallback-off-switch")
 
 
@@ -96,6 +97,18 @@ def test_a_prometheus_is_asked_by_the_controller_alone_with_what_is_mounted(ever
     assert asked.ca_file == f"{mounts['prometheus-ca']}/ca.crt"
     assert asked.token_file == f"{mounts['prometheus-token']}/token"
     assert "prometheus" not in str(everything.pod())
+
+
+@pytest.mark.parametrize("values", list(yaml.safe_load_all(EXPORTERS.read_text())))
+def test_values_for_another_exporter_are_what_the_controller_reads(values, render):
+    given = values["metrics"]["prometheus"]
+    path = "metrics.prometheus"
+    settings = render({f"{path}.{key}": json.dumps(value) for key, value in given.items()}).one(
+        "ConfigMap"
+    )["data"]["settings.yaml"]
+
+    asked = Settings(**yaml.safe_load(settings)).prometheus
+    assert asked.queries.model_dump() == given["queries"]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import yaml
 
 from tests.commands.apiserver import serving
 from tests.commands.calling import call
-from webhook.cost.series import read_series
+from webhook.cost.rates import read_series
 from webhook.model.costs.tariff import SeriesFormat, read_tariff
 
 DIRECT = "Carbon intensity gCO₂eq/kWh (direct)"

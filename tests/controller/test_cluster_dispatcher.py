@@ -78,14 +78,14 @@ class Server:
 
 
 def manager(*names, own=True, active=(), **rest):
-    check = AdmissionCheck(name="remote", controller=MULTIKUEUE, parameters="all")
+    check = AdmissionCheck(controller=MULTIKUEUE, parameters="all")
     queue = cluster_queue("gpu-cq", {"a100": {"cpu": "100"}}, checks=("remote",))
     return builders.snapshot(
         queue,
         checks={"remote": check},
         multikueue_configs={"all": names},
         worker_clusters={
-            name: WorkerCluster(name=name, active=not active or name in active) for name in names
+            name: WorkerCluster(active=not active or name in active) for name in names
         },
         kueue=KueueConfig(own_dispatcher=own),
         **rest,

@@ -19,7 +19,7 @@ def cluster(*names, profiles=(), tariffs=(), workers=()):
         flavors={name: ResourceFlavor(name=name, node_labels={"pool": name}) for name in names},
         accelerator_profiles=tuple(profiles),
         tariffs=tuple(map(compiled, tariffs)),
-        worker_clusters={name: WorkerCluster(name=name) for name in workers},
+        worker_clusters={name: WorkerCluster() for name in workers},
     )
 
 

@@ -16,7 +16,7 @@ from webhook.controller import device_reader
 from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.controller.device_reader import ASK_SECONDS, DeviceReader
 from webhook.controller.records import RUNS, Keeper
-from webhook.cost.flavor_devices import devices_of
+from webhook.cost.cluster_prices import devices_of
 from webhook.hindsight.entries import FinishedRun
 from webhook.hindsight.journal import JournalEntry
 from webhook.learn.device_runs import unpack, use_of

@@ -129,7 +129,7 @@ def test_a_ready_policy_says_where_an_undo_needs_the_job_anew():
 @pytest.mark.parametrize("option", [{"queue": "far-lq"}, {"clusterQueue": "far-cq"}])
 def test_a_queue_of_other_clusters_is_named_too(option):
     local = {("team", "gpu-lq"): "gpu-cq", ("team", "far-lq"): "far-cq"}
-    check = AdmissionCheck(name="far", controller=MULTIKUEUE)
+    check = AdmissionCheck(controller=MULTIKUEUE)
     queues = {
         "gpu-cq": ClusterQueue(name="gpu-cq"),
         "far-cq": ClusterQueue(name="far-cq", checks=("far",)),

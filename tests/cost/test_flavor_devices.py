@@ -1,7 +1,7 @@
 import pytest
 
 from tests.cost.tariffs import profile
-from webhook.cost.flavor_devices import devices_of
+from webhook.cost.cluster_prices import devices_of
 from webhook.model.costs.device_table import DEVICES
 from webhook.model.queues import ResourceFlavor
 

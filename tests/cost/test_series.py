@@ -3,8 +3,7 @@ import json
 import pytest
 
 from tests.cost.tariffs import tariff
-from webhook.cost.rates import Points
-from webhook.cost.series import read_series, series_of
+from webhook.cost.rates import Points, read_series, series_of
 from webhook.model.costs.tariff import SeriesFormat
 from webhook.model.fields import FieldError
 

@@ -181,13 +181,13 @@ def test_every_cluster_is_nominated_in_the_end_whatever_becomes_of_them(data, po
 
 
 def manager(*names, policies=(BY_FINISH,), **rest):
-    check = AdmissionCheck(name="remote", controller=MULTIKUEUE, parameters="all")
+    check = AdmissionCheck(controller=MULTIKUEUE, parameters="all")
     queue = cluster_queue("gpu-cq", {"remote": {GPU: "100"}}, checks=("remote",))
     return builders.snapshot(
         queue,
         checks={"remote": check},
         multikueue_configs={"all": names},
-        worker_clusters={name: WorkerCluster(name=name) for name in names},
+        worker_clusters={name: WorkerCluster() for name in names},
         policies=policies,
         **rest,
     )
@@ -232,7 +232,7 @@ def test_clusters_that_cannot_be_relied_on_are_told_apart():
         here,
         worker_clusters={
             **here.setup.worker_clusters,
-            "gone": WorkerCluster(name="gone", active=False),
+            "gone": WorkerCluster(active=False),
         },
     )
     where = seen(here, gone=worker(), silent=worker(), queueless=builders.snapshot())

@@ -139,7 +139,7 @@ def test_a_namespace_that_the_queue_does_not_select_is_refused():
 def test_a_job_whose_manager_is_fixed_stays_on_its_side_of_multikueue(managed_by, checks, detail):
     state = updated(
         with_gpu(checks=checks),
-        checks={"remote": AdmissionCheck(name="remote", controller=MULTIKUEUE)},
+        checks={"remote": AdmissionCheck(controller=MULTIKUEUE)},
     )
 
     assert refusal(state, of=job(LIGHT, managed_by=managed_by)) == (
@@ -153,23 +153,23 @@ def test_a_job_whose_manager_is_fixed_stays_on_its_side_of_multikueue(managed_by
     ("clusters", "detail"),
     [
         (
-            (WorkerCluster(name="a", active=False, inactive_because="no such Secret."),),
+            (WorkerCluster(active=False, inactive_because="no such Secret."),),
             "a inactive: no such Secret; b not found",
         ),
         (
-            (WorkerCluster(name="a", active=False), WorkerCluster(name="b", active=False)),
+            (WorkerCluster(active=False), WorkerCluster(active=False)),
             "a inactive; b inactive",
         ),
-        ((WorkerCluster(name="a", active=False), WorkerCluster(name="b")), None),
+        ((WorkerCluster(active=False), WorkerCluster()), None),
     ],
 )
 def test_a_queue_whose_clusters_are_all_inactive_is_refused_with_their_own_words(clusters, detail):
-    check = AdmissionCheck(name="remote", controller=MULTIKUEUE, parameters="all")
+    check = AdmissionCheck(controller=MULTIKUEUE, parameters="all")
     state = updated(
         with_gpu(checks=("remote",)),
         checks={"remote": check},
         multikueue_configs={"all": ("a", "b")},
-        worker_clusters={each.name: each for each in clusters},
+        worker_clusters=dict(zip("ab", clusters, strict=False)),
     )
 
     found = assess(state)[0].rejection

@@ -6,7 +6,7 @@ import pytest
 
 from tests import builders
 from tests.builders import container, job
-from webhook.cost.flavor_devices import devices_of
+from webhook.cost.cluster_prices import devices_of
 from webhook.decide import options
 from webhook.decide.wishes import Wishes
 from webhook.model.costs.devices import Device, DeviceSlice, DeviceUse, Isolation

@@ -7,6 +7,7 @@ may print what it likes. A ```yaml or ```csv block that begins with ``# NAME`` i
 
 import re
 import shlex
+import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +17,13 @@ PAGES = (
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "docs/reference").glob("*.md")),
 )
+ALL_PAGES = tuple(
+    ROOT / name
+    for name in subprocess.run(
+        ["git", "ls-files", "*.md"], capture_output=True, text=True, check=True, cwd=ROOT
+    ).stdout.splitlines()
+)
+"""Every page, also those without commands: decisions, of the chart, of tests."""
 ELSEWHERE = {"docs/quota-api.md": "tests/e2e/test_console.py"}
 """Pages whose commands need a kubelet, and who asks the same without one."""
 
@@ -90,6 +98,11 @@ def commands(page: Path) -> list[Command]:
             else:
                 found[-1].shown.append(line)
     return found
+
+
+def title_anchor(title: str) -> str:
+    """Return the anchor that a heading has."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
 def write_files(page: Path, folder: Path) -> None:

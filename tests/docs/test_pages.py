@@ -1,23 +1,16 @@
 """What the pages promise: links that lead somewhere, and a row for every alert."""
 
 import re
-import subprocess
 import tomllib
 
 import pytest
 import yaml
 
 from hack import tools
-from tests.docs.pages import ROOT
+from tests.docs.pages import ALL_PAGES, ROOT, title_anchor
 from webhook.model.policy.fallback_policy import seconds
 
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
-PAGES = [
-    ROOT / name
-    for name in subprocess.run(
-        ["git", "ls-files", "*.md"], capture_output=True, text=True, check=True, cwd=ROOT
-    ).stdout.splitlines()
-]
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # With its registry and a version: what `latest` or no registry means differs from place to place.
@@ -29,11 +22,11 @@ def anchors(text):
     named = re.findall(r'<a id="([^"]+)">', text)
     return {
         *named,
-        *(re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in headings),
+        *map(title_anchor, headings),
     }
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", ALL_PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_leads_to_a_file_and_a_heading(page):
     for target, anchor in LINK.findall(page.read_text()):
         if target.startswith("http"):

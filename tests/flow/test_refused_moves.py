@@ -121,9 +121,9 @@ def test_an_option_that_would_be_refused_to_a_new_job_is_refused_with_its_reason
 def test_a_job_is_not_moved_to_another_cluster_as_who_runs_it_is_fixed_at_its_creation():
     before = stored(Server(reconsidering(pending=0)))
     snapshot = reconsidering(
-        checks={"remote": AdmissionCheck(name="remote", controller=MULTIKUEUE, parameters="all")},
+        checks={"remote": AdmissionCheck(controller=MULTIKUEUE, parameters="all")},
         multikueue_configs={"all": ("worker",)},
-        worker_clusters={"worker": WorkerCluster(name="worker")},
+        worker_clusters={"worker": WorkerCluster()},
     )
     queue = replace(snapshot.setup.cluster_queues["cpu-cq"], checks=("remote",))
     remote = updated(snapshot, cluster_queues={**snapshot.setup.cluster_queues, "cpu-cq": queue})

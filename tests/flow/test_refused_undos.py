@@ -100,7 +100,7 @@ def test_a_job_that_was_not_created_for_other_clusters_does_not_go_to_their_queu
     server = Server(snapshot)
     before = stored(server)
     gpu = replace(snapshot.setup.cluster_queues["gpu-cq"], checks=("far",))
-    far = AdmissionCheck(name="far", controller=MULTIKUEUE)
+    far = AdmissionCheck(controller=MULTIKUEUE)
     server.show(
         updated(
             snapshot,

@@ -93,7 +93,7 @@ def test_the_controller_among_the_owners_counts():
         {"apiVersion": "batch/v1", "kind": "CronJob", "name": "b", "controller": True},
     ]
 
-    assert batch.read_job(given).owner == Owner(api_version="batch/v1", kind="CronJob", name="b")
+    assert batch.read_job(given).owner == Owner(api_version="batch/v1", kind="CronJob")
 
 
 @pytest.mark.parametrize(

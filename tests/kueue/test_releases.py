@@ -71,11 +71,7 @@ def test_the_incremental_dispatcher_asks_clusters_in_an_order(release, seconds):
     queue = cluster_queue(checks=("multikueue",))
     found = snapshot(
         queue,
-        checks={
-            "multikueue": AdmissionCheck(
-                name="multikueue", controller=MULTIKUEUE, parameters="config"
-            )
-        },
+        checks={"multikueue": AdmissionCheck(controller=MULTIKUEUE, parameters="config")},
         multikueue_configs={"config": ("west", "east")},
         kueue=KueueConfig(clusters_per_round=1, release=release),
     )

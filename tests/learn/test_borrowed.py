@@ -5,7 +5,7 @@ from tests.learn.learned import learned
 from webhook.learn.expected_runs import lent, together
 from webhook.model.queues import MULTIKUEUE, AdmissionCheck
 
-CHECK = AdmissionCheck(name="far", controller=MULTIKUEUE, parameters="all")
+CHECK = AdmissionCheck(controller=MULTIKUEUE, parameters="all")
 QUEUES = {
     "gpu-cq": cluster_queue("gpu-cq", {"remote": {"cpu": "8"}}, checks=("far",)),
     "cpu-cq": cluster_queue("cpu-cq", {"default": {"cpu": "8"}}),

@@ -52,7 +52,7 @@ class World:
         return sum(map(len, (self.placed, self.waiting, self.reserved, self.there)))
 
     def show(self, *, seen=(), reserved=(), arrived=()):
-        check = AdmissionCheck(name="remote", controller=MULTIKUEUE, parameters="all")
+        check = AdmissionCheck(controller=MULTIKUEUE, parameters="all")
         manager = holding(
             cluster_queue("gpu-cq", {"remote": {GPU: str(self.manager)}}, checks=("remote",)),
             "remote",
@@ -61,7 +61,7 @@ class World:
             len(self.waiting),
             checks={"remote": check},
             multikueue_configs={"all": ("a",)},
-            worker_clusters={"a": WorkerCluster(name="a")},
+            worker_clusters={"a": WorkerCluster()},
         )
         worker = holding(
             cluster_queue("gpu-cq", {"t4": {GPU: str(self.worker)}}),

@@ -30,9 +30,9 @@ def manager(*names, quota=MANY, **rest):
     return builders.snapshot(
         cluster_queue("gpu-cq", {"remote": quota}, checks=("remote",)),
         cluster_queue("cpu-cq", {"default": CPU_CELL}),
-        checks={"remote": AdmissionCheck(name="remote", controller=MULTIKUEUE, parameters="all")},
+        checks={"remote": AdmissionCheck(controller=MULTIKUEUE, parameters="all")},
         multikueue_configs={"all": names},
-        worker_clusters={name: WorkerCluster(name=name) for name in names},
+        worker_clusters={name: WorkerCluster() for name in names},
         **{"as_of": 100.0, "policies": (POLICY,), **rest},
     )
 

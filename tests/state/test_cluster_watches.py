@@ -86,7 +86,7 @@ class Observer:
         self.follow()
 
     def follow(self, *names):
-        clusters = {name: WorkerCluster(name=name) for name in names}
+        clusters = {name: WorkerCluster() for name in names}
         self.watches.follow(updated(Snapshot(), worker_clusters=clusters))
 
     def reach(self, **servers):
@@ -152,7 +152,7 @@ def test_another_kubeconfig_leaves_no_moment_without_forecasts(observe):
     queues = {**QUEUES, "localqueues": [local_queue("new-lq", "four-gpus")]}
     observer = observe({"first": Played(QUEUES), "second": Played(queues)})
     rule = builders.policy(strategy={"finishTime": {"runTime": "20s"}})
-    clusters = {"gpu": WorkerCluster(name="gpu")}
+    clusters = {"gpu": WorkerCluster()}
     observer.reach(gpu="first")
     observer.until(lambda: "gpu" in observer.snapshots)
     observer.watches.follow(updated(Snapshot(), policies=(rule,), worker_clusters=clusters))
@@ -215,7 +215,7 @@ def test_the_managers_policies_say_what_is_forecast(observe):
     observer.reach(gpu="first")
     observer.until(lambda: "gpu" in observer.snapshots)
     rule = builders.policy(strategy={"finishTime": {"runTime": "20s"}})
-    clusters = {"gpu": WorkerCluster(name="gpu")}
+    clusters = {"gpu": WorkerCluster()}
 
     observer.watches.follow(updated(Snapshot(), policies=(rule,), worker_clusters=clusters))
     observer.until(lambda: observer.snapshots["gpu"].forecasts)
@@ -231,12 +231,12 @@ def test_what_the_manager_recorded_of_runs_stands_in_until_some_are_seen_there(o
         builders.cluster_queue("gpu-cq", {"remote": {"cpu": "8"}}, checks=("remote",)),
         builders.cluster_queue("cpu-cq", {"default": {"cpu": "8"}}),
     )
-    check = AdmissionCheck(name="remote", controller=MULTIKUEUE, parameters="all")
+    check = AdmissionCheck(controller=MULTIKUEUE, parameters="all")
     manager = builders.snapshot(
         remote,
         local,
         checks={"remote": check},
-        worker_clusters={"gpu": WorkerCluster(name="gpu")},
+        worker_clusters={"gpu": WorkerCluster()},
         run_times={
             ("a", "remote"): LEARNED,
             ("a", "remote@gpu"): THERE,

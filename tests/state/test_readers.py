@@ -174,22 +174,18 @@ def test_cohorts_flavors_checks_and_priorities():
         tolerations=(Toleration(key="gpu", operator="Exists"),),
         topology="racks",
     )
-    assert value(kinds.CHECKS, spec={"controllerName": "c"}) == AdmissionCheck(
-        name="x", controller="c"
-    )
+    assert value(kinds.CHECKS, spec={"controllerName": "c"}) == AdmissionCheck(controller="c")
     assert value(kinds.PRIORITY_CLASSES, value=1000) == 1000
 
 
 def test_which_clusters_are_behind_a_check_and_why_one_is_not_used():
     spec = {"controllerName": MULTIKUEUE, "parameters": {"kind": "MultiKueueConfig", "name": "all"}}
 
-    assert value(kinds.CHECKS, spec=spec) == AdmissionCheck(
-        name="x", controller=MULTIKUEUE, parameters="all"
-    )
+    assert value(kinds.CHECKS, spec=spec) == AdmissionCheck(controller=MULTIKUEUE, parameters="all")
     assert value(kinds.MULTIKUEUE_CONFIGS, spec={"clusters": ["b", "a"]}) == ("b", "a")
-    assert value(kinds.MULTIKUEUE_CLUSTERS, spec={}) == WorkerCluster(name="x")
+    assert value(kinds.MULTIKUEUE_CLUSTERS, spec={}) == WorkerCluster()
     assert value(kinds.MULTIKUEUE_CLUSTERS, status=INACTIVE) == WorkerCluster(
-        name="x", active=False, inactive_because=INACTIVE["conditions"][0]["message"]
+        active=False, inactive_because=INACTIVE["conditions"][0]["message"]
     )
 
 

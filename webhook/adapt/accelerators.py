@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from fnmatch import translate
 
-from webhook.cost.flavor_devices import PRODUCT_LABELS
+from webhook.cost.cluster_prices import PRODUCT_LABELS
 from webhook.model.device_names import names_accelerator
 from webhook.model.pods import recalling
 

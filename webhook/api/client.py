@@ -22,10 +22,10 @@ from urllib3.exceptions import HTTPError
 
 from webhook.api import calls
 from webhook.api.clock import ClockOffset
-from webhook.api.cluster_access import ClusterAccess
 from webhook.api.connection import KubeconfigSource, authorization, connection
 from webhook.api.kubernetes_api import (
     Cause,
+    ClusterAccess,
     Forbidden,
     Gone,
     NotServed,

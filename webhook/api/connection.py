@@ -20,8 +20,7 @@ from kubernetes.client import ApiClient, Configuration
 from kubernetes.config.kube_config import KubeConfigLoader, KubeConfigMerger
 from urllib3.util.ssl_ import create_urllib3_context
 
-from webhook.api.cluster_access import ClusterAccess
-from webhook.api.kubernetes_api import Unreachable
+from webhook.api.kubernetes_api import ClusterAccess, Unreachable
 
 KubeconfigSource: TypeAlias = "str | Mapping[str, Any] | ClusterAccess"
 """A file, the content of one, or what kubectl's flags say; an empty text is the default."""

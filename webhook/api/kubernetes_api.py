@@ -1,6 +1,7 @@
 """The one protocol for reading and writing objects of an API server, and the errors of its calls.
 
-``Client`` implements it. Errors are distinguished by what the caller has to do about them.
+``Client`` implements it. Errors are distinguished by what the caller has to do about them. Which
+API server is meant, and as whom it is asked, is what kubectl's connection flags say.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any, Protocol
 
@@ -143,3 +144,25 @@ class Refused(ClusterError):  # noqa: N818
 
     def __str__(self) -> str:
         return f"{self.message} ({self.status})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterAccess:
+    """A context of a kubeconfig, and a user to impersonate; empty: what kubectl takes then."""
+
+    kubeconfig: str = ""
+    """One file, or several as in KUBECONFIG."""
+    context: str = ""
+    user: str = ""
+    groups: tuple[str, ...] = ()
+
+    def as_oneself(self) -> ClusterAccess:
+        """Return the same cluster without impersonation."""
+        return replace(self, user="", groups=())
+
+    def impersonation(self) -> Iterator[tuple[str, str]]:
+        """Yield the headers that impersonate: one for each group."""
+        if self.user:
+            yield "Impersonate-User", self.user
+        for group in self.groups:
+            yield "Impersonate-Group", group

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from webhook.api.cluster_access import ClusterAccess
-from webhook.api.kubernetes_api import Forbidden, NotServed, Refused
+from webhook.api.kubernetes_api import ClusterAccess, Forbidden, NotServed, Refused
 from webhook.commands import (
     deciding,
     decision_table,

@@ -18,8 +18,7 @@ from urllib.parse import quote
 
 import click
 
-from webhook.api.cluster_access import ClusterAccess
-from webhook.api.kubernetes_api import ClusterError, Forbidden
+from webhook.api.kubernetes_api import ClusterAccess, ClusterError, Forbidden
 from webhook.api.watch import list_pages
 from webhook.commands import terminal
 from webhook.jobs import JOB, KINDS, JobKind

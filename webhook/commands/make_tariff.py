@@ -20,7 +20,7 @@ import click
 import yaml
 
 from webhook.api import calls
-from webhook.api.cluster_access import ClusterAccess
+from webhook.api.kubernetes_api import ClusterAccess
 from webhook.api.prometheus import PrometheusError, query
 from webhook.api.resources import FLAVORS, kueue_path
 from webhook.commands import terminal

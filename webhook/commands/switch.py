@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from webhook.api.cluster_access import ClusterAccess
-from webhook.api.kubernetes_api import NotServed, Refused
+from webhook.api.kubernetes_api import ClusterAccess, NotServed, Refused
 from webhook.api.resources import OFF_SWITCH
 from webhook.commands import terminal
 from webhook.commands.kubectl import (

@@ -33,8 +33,7 @@ from webhook.controller.policy_status import (
     reference_of,
 )
 from webhook.controller.world import World
-from webhook.cost.cluster_prices import NUMBERS, is_stated
-from webhook.cost.flavor_devices import claimed, devices_of
+from webhook.cost.cluster_prices import NUMBERS, claimed, devices_of, is_stated
 from webhook.model.costs.accelerator_profile import (
     AcceleratorProfile,
     read_accelerator_profile,

@@ -197,6 +197,5 @@ def _read_owner(metadata: Mapping[str, Any]) -> Owner | None:
             return Owner(
                 api_version=fields.text(reference, "apiVersion", here),
                 kind=fields.text(reference, "kind", here),
-                name=fields.text(reference, "name", here),
             )
     return None

@@ -67,7 +67,6 @@ class Owner:
 
     api_version: str
     kind: str
-    name: str = ""
 
 
 MOST_REPLICAS: Final = 2**31 - 1

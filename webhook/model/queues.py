@@ -21,7 +21,6 @@ from webhook.model.topologies import PlacedPods
 class WorkerCluster:
     """A MultiKueueCluster. Kueue sends nothing to one that is not active."""
 
-    name: str
     active: bool = True
     inactive_because: str = ""
     """The Active condition's message while it is not True."""
@@ -165,7 +164,6 @@ class ResourceFlavor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionCheck:
-    name: str
     controller: str = ""
     parameters: str = ""
     """The name of what holds its parameters: under MultiKueue, a MultiKueueConfig."""

@@ -122,7 +122,7 @@ class ProfileReady(Explained):
     UNKNOWN_MODEL = (
         "UnknownModel",
         "the built-in table does not have the product that `like` names",
-        "Correct the name, or give the figures in the profile.",
+        "Give the figures in the profile.",
     )
     NO_FLAVOR = (
         "NoFlavor",
@@ -152,7 +152,7 @@ class TariffReady(Explained):
     BAD_TIME_ZONE = (
         "BadTimeZone",
         "there is no such time zone",
-        "Correct it. Until then only entries count that always apply.",
+        "Until then only entries count that always apply.",
     )
     UNKNOWN_CLUSTER = (
         "UnknownCluster",
@@ -177,12 +177,12 @@ class TariffReady(Explained):
     BAD_SERIES = (
         "BadSeries",
         "the points of a series cannot be read",
-        "Correct what writes the ConfigMap. Until then the entries count.",
+        "Until then the entries count.",
     )
     SERIES_ENDED = (
         "SeriesEnded",
         "the last point of a series is past",
-        "Find out why the ConfigMap is no longer written. Until then the entries count.",
+        "Until it is written again the entries count.",
     )
 
 
@@ -192,12 +192,12 @@ class EventReason(Explained):
     DECIDED = (
         "Decided",
         "on a Job: at its creation it was changed; the message says what and why",
-        "Nothing; `kubectl fallback undo` puts it back while it is pending.",
+        "Nothing, or `kubectl fallback undo`.",
     )
     MOVED = (
         "Moved",
         "on a Job: it waited, and was sent to another option; the message says why",
-        "Nothing; `kubectl fallback undo` puts it back while it is pending.",
+        "Nothing, or `kubectl fallback undo`.",
     )
     UNDONE = (
         "Undone",
@@ -207,17 +207,17 @@ class EventReason(Explained):
     MOVE_LOST = (
         "MoveLost",
         "on a Job: Kueue gave it quota just when it was sent away; the message says where it runs",
-        "Nothing: it runs. To have it elsewhere, create it again.",
+        "Nothing: it runs.",
     )
     ADVISED = (
         "Advised",
         "on a Job: it runs, and the rest of it would cost much less elsewhere, from a checkpoint",
-        "Nothing, or what `kubectl fallback advise` prints, once it has a checkpoint.",
+        "Nothing, or `kubectl fallback advise`.",
     )
     KEEPS_FAILING = (
         "KeepsFailing",
         "on a FallbackPolicy: an option is refused to a class of Jobs for a day",
-        "Look at the logs of those Jobs; `kubectl fallback report --run-times` lists such classes.",
+        "`kubectl fallback report --run-times` lists such classes.",
     )
 
 
@@ -272,7 +272,7 @@ class Obstacle(Explained):
     IMMUTABLE_IMAGE = (
         "immutableImage",
         "the image would change, which Kubernetes allows at creation only",
-        "Give the options one image that runs on both, or leave `image` out.",
+        "Give the options one image.",
     )
     IMMUTABLE_ENV = (
         "immutableEnv",
@@ -292,7 +292,7 @@ class Obstacle(Explained):
     IMMUTABLE_RUNTIME_CLASS = (
         "immutableRuntimeClass",
         "the runtime class would change, which Kubernetes allows at creation only",
-        "Give the options the same runtime class.",
+        "Give the options one runtime class.",
     )
     IMMUTABLE_AFFINITY = (
         "immutableAffinity",
@@ -312,7 +312,7 @@ class Obstacle(Explained):
     KUEUE_WOULD_NOT_NOTICE = (
         "kueueWouldNotNotice",
         "Kueue would not notice, as no container's resources would change",
-        "Let the options differ in a container's resources as well.",
+        "Let options differ in a container's resources.",
     )
     UNCOUNTED_GUEST = (
         "uncountedGuest",
@@ -397,7 +397,7 @@ class Obstacle(Explained):
     OFF = (
         "off",
         "switched off by the ConfigMap kueue-fallback-off",
-        "`kubectl fallback on` lets Jobs be moved again.",
+        "`kubectl fallback on` ends that.",
     )
     OPTED_OUT = (
         "optedOut",
@@ -412,7 +412,7 @@ class Obstacle(Explained):
     STALE = (
         "stale",
         "the state of the queues is not known, or too old",
-        "As for `stale` above.",
+        "As above.",
     )
     UNREADABLE = (
         "unreadable",
@@ -422,27 +422,27 @@ class Obstacle(Explained):
     TOO_LARGE = (
         "tooLarge",
         "it has too much text to be moved, or would have with the move on record",
-        "Make its annotations, variables and arguments smaller.",
+        "Make annotations, variables or arguments smaller.",
     )
     DECISION_CHANGED = (
         "decisionChanged",
         "its decision is changed in the same request",
-        "Ask for the move alone; leave the annotation `decision` as it is.",
+        "Leave the annotation `decision` as it is.",
     )
     NEWER_DECISION = (
         "newerDecision",
         "its decision is of a newer version",
-        "Upgrade kueue-fallback to the version that decided it.",
+        "Upgrade kueue-fallback.",
     )
     NO_POLICY = (
         "noPolicy",
         "its policy is not there",
-        "Create the policy again, or leave the Job where it is.",
+        "Create it again.",
     )
     NOT_ENFORCED = (
         "notEnforced",
         "its policy's mode is not Enforce",
-        "Set the policy's `mode` to `Enforce`.",
+        "Set its `mode`.",
     )
     UNTESTED_KUEUE = (
         "untestedKueue",
@@ -452,7 +452,7 @@ class Obstacle(Explained):
     NO_SUCH_OPTION = (
         "noSuchOption",
         "its policy has no such option",
-        "Name one of the policy's options.",
+        "`kubectl fallback explain` lists them.",
     )
     ALREADY_THERE = (
         "alreadyThere",
@@ -516,7 +516,7 @@ class Reason(Explained):
     NO_ACTIVE_CLUSTER = (
         "noActiveCluster",
         "none of the worker clusters behind the ClusterQueue's MultiKueue check is active",
-        "`kubectl describe multikueuecluster` says why Kueue cannot use it.",
+        "`kubectl describe multikueuecluster` says why.",
     )
     NO_CLUSTER_FITS = (
         "noClusterFits",
@@ -551,7 +551,7 @@ class Reason(Explained):
     TOPOLOGY_LEVEL_MISSING = (
         "topologyLevelMissing",
         "the Job asks for a topology, and the ClusterQueue's flavors have none, or not that level",
-        "Name a level of the flavor's Topology in `adaptation.topology`, or Remove.",
+        "Name one in `adaptation.topology`, or Remove.",
     )
     TOPOLOGY_NEEDED = (
         "topologyNeeded",
@@ -591,7 +591,7 @@ class Reason(Explained):
     TOO_MANY_DEVICES = (
         "tooManyDevices",
         "a pod uses several devices, or several pods use some, and slices cannot replace that",
-        "Nothing, for pods with several devices; for several pods see the policy's `slices.pods`.",
+        "Nothing; for several pods see `slices.pods`.",
     )
     NOT_ISOLATED = (
         "notIsolated",
@@ -601,7 +601,7 @@ class Reason(Explained):
     MEMORY_UNKNOWN = (
         "memoryUnknown",
         "it is not known how much device memory the Job needs, or gets there",
-        "Annotate the Job with `gpu-memory`, write an AcceleratorProfile, or see `slices.unknown`.",
+        "Annotate it with `gpu-memory`, write an AcceleratorProfile, or see `slices.unknown`.",
     )
     MEMORY_TOO_SMALL = (
         "memoryTooSmall",
@@ -616,12 +616,12 @@ class Reason(Explained):
     UNSUPPORTED = (
         "unsupported",
         "the Job uses something that cannot be adapted safely",
-        "Leave it where it is, or take off what the detail names.",
+        "Remove what the detail names.",
     )
     WOULD_NOT_BE_SUSPENDED = (
         "wouldNotBeSuspended",
         "the Job names no queue, and Kueue's webhook may have let it pass already",
-        "Give Jobs a queue; or see `withoutQueue` in the policy cookbook.",
+        "Give Jobs a queue, or see `withoutQueue`.",
     )
     STARTS_TOO_LATE = (
         "startsTooLate",
@@ -656,7 +656,7 @@ class Reason(Explained):
     WOULD_BE_INTERRUPTED = (
         "wouldBeInterrupted",
         "with as many interruptions as are expected there, the run would take twice as long",
-        "Annotate the Job with `checkpoint`, if it can go on from one.",
+        "Annotate it with `checkpoint`, if it can.",
     )
     ON_TRIAL = (
         "onTrial",
@@ -686,7 +686,7 @@ class Skip(Explained):
     OFF = (
         "off",
         "switched off by the ConfigMap kueue-fallback-off",
-        "`kubectl fallback on` switches decisions on again.",
+        "`kubectl fallback on` ends that.",
     )
     OWNER_MANAGED = (
         "ownerManaged",
@@ -721,7 +721,7 @@ class Skip(Explained):
     POD_GROUP = (
         "podGroup",
         "it is a pod of a group, and pods of groups stay as they were submitted",
-        "Nothing, or submit a Job or a JobSet in place of the group: those are decided whole.",
+        "Nothing, or submit a Job or a JobSet instead.",
     )
     NO_POD_SETS = (
         "noPodSets",
@@ -771,7 +771,7 @@ class LeftAlone(Explained):
     TOO_LARGE = (
         "tooLarge",
         "a decision would make it too large for the API server, so none is written",
-        "Make its annotations smaller, or the variables that an option changes.",
+        "Make its annotations or variables smaller.",
     )
     CHANGED_SINCE = (
         "changedSince",

@@ -189,7 +189,6 @@ def read_check(source: Mapping[str, Any]) -> AdmissionCheck:
     spec = fields.mapping(source, "spec", "")
     parameters = fields.mapping(spec, "parameters", "spec")
     return AdmissionCheck(
-        name=_name(source),
         controller=fields.text(spec, "controllerName", "spec"),
         parameters=fields.text(parameters, "name", "spec.parameters"),
     )
@@ -201,7 +200,7 @@ def read_multikueue_config(source: Mapping[str, Any]) -> tuple[str, ...]:
 
 def read_worker_cluster(source: Mapping[str, Any]) -> WorkerCluster:
     active, because = _active(source)
-    return WorkerCluster(name=_name(source), active=active, inactive_because=because)
+    return WorkerCluster(active=active, inactive_because=because)
 
 
 def read_priority(source: Mapping[str, Any]) -> int:

@@ -15,9 +15,8 @@ from typing import Any, TypeAlias
 
 from webhook.api import resources as kinds
 from webhook.api.resources import Key, ReadObject
-from webhook.cost.cluster_prices import PriceCompiler, PriceSources
+from webhook.cost.cluster_prices import PriceCompiler, PriceSources, tells_device
 from webhook.cost.congestion import by_queue
-from webhook.cost.flavor_devices import tells_device
 from webhook.kueue.preemption import candidates_in
 from webhook.kueue.topology_placement import level_of
 from webhook.learn.dispatches import Dispatches
