@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from webhook.api.kubernetes_api import ClusterAccess, Forbidden, NotServed
+from webhook.api.kubernetes_api import ClusterAccess, Forbidden, NotServed, Refused
 from webhook.commands import (
     deciding,
     decision_table,
-    job_diff,
     terminal,
 )
 from webhook.commands.decision_table import state_of, table
@@ -194,7 +193,8 @@ def _diff(
     title: str, before: Mapping[str, Any], after: Mapping[str, Any], output: str
 ) -> list[Line]:
     """Return a part that shows what is changed, where it is wide by path; none if nothing is."""
-    changes = (job_diff.lines if output == "wide" else job_diff.things)(before, after)
+    shown = decision_table.changed_lines if output == "wide" else decision_table.changes
+    changes = shown(before, after)
     tones = {"-": "refused", "+": "accepted"}
     painted = [
         part
@@ -439,8 +439,6 @@ def _under(title: str, shown: Explanation) -> Explanation:
 
 
 def _consider(job: ManifestObject, view: DecidingView) -> CreateOutcome:
-    from webhook.commands import deciding
-
     try:
         outcome = deciding.consider_manifest(job.value, view)
     except FieldError as error:
@@ -452,9 +450,6 @@ def _consider(job: ManifestObject, view: DecidingView) -> CreateOutcome:
 
 def _dry_run(client: Client, job: Mapping[str, Any], output: str) -> Explanation:
     """Have the API server ask the webhook, for users who may create Jobs but list nothing."""
-    from webhook.api.kubernetes_api import Refused
-    from webhook.commands import decision_table
-
     try:
         created = _create(client, job)
     except Refused as error:
@@ -469,8 +464,6 @@ def _dry_run(client: Client, job: Mapping[str, Any], output: str) -> Explanation
 
 
 def _create(client: Client, job: Mapping[str, Any]) -> Mapping[str, Any]:
-    from webhook.api.kubernetes_api import Refused
-
     metadata = dict(job["metadata"])
     path, params = kind_of(job).path(metadata["namespace"]), {"dryRun": "All"}
     try:
@@ -492,7 +485,10 @@ def _render(
         title = "It changes:" if outcome.edits else "If the policy were enforced, it would change:"
         shown = table(outcome, terminal.columns(output), mismatches)
         return [*shown, *_diff(title, job, enforced, output)]
-    answer = {**_outcome_json(outcome, mismatches), "changes": job_diff.lines(job, enforced)}
+    answer = {
+        **_outcome_json(outcome, mismatches),
+        "changes": decision_table.changed_lines(job, enforced),
+    }
     if outcome.edits:
         answer["job"] = deciding.patched(job, outcome)
     return answer
