@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from tests.builders import cluster_queue, cohort, snapshot
 from tests.worlds import snapshots, trees
 from webhook.kueue.preemption import (
+    Possibility,
     PreemptionReason,
+    Preemptions,
     TriedHead,
     satisfies_policy,
 )
-from webhook.kueue.preemptor import Possibility, Preemptions
 from webhook.kueue.quota import UsageTree
 from webhook.kueue.quota_holders import QuotaHolders, StartedWorkloads
 from webhook.model.queues import KueueConfig, Preemption, QuotaHolder

@@ -14,7 +14,6 @@ from enum import IntEnum
 from typing import Final, TypeAlias
 
 from webhook.kueue import flavor_plan, topology_placement
-from webhook.kueue.preemption import preempts_while_borrowing
 from webhook.kueue.quota import Taken, UsageTree
 from webhook.kueue.topology_placement import FlavorDomains, Given, OccupiedDomains
 from webhook.kueue.topology_requests import asks_for_topology
@@ -267,7 +266,10 @@ def _may_claim(cell: int, amount: int, claimant: Claimant, *, reclaims: bool) ->
     tree, preemption = claimant.tree, claimant.queue.preemption
     if reclaims or tree.nominal[claimant.leaf * tree.width + cell] >= amount:
         return True
-    return preempts_while_borrowing(preemption, fair_sharing=claimant.fair_sharing)
+    # ``canPreemptWhileBorrowing``:
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/flavorassigner/flavorassigner.go
+    by_shares = claimant.fair_sharing and preemption.reclaim_within_cohort != NEVER
+    return by_shares or preemption.borrow_within_cohort != NEVER
 
 
 def _tries_next(level: Level, queue: ClusterQueue) -> bool:

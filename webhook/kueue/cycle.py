@@ -27,8 +27,7 @@ from webhook.kueue.assignment import (
 )
 from webhook.kueue.cycle_log import Kind, Rank
 from webhook.kueue.fair_sharing import LocalQueueUse, Tournament
-from webhook.kueue.preemption import Candidate, TriedHead
-from webhook.kueue.preemptor import Possibility
+from webhook.kueue.preemption import Candidate, Possibility, TriedHead
 from webhook.kueue.queue_lines import ClusterQueueHeads, FlavorSearches, QueueEntry, Shape
 from webhook.kueue.quota import Taken, UsageTree
 from webhook.kueue.quota_holders import QuotaHolders

@@ -25,8 +25,7 @@ from webhook.kueue.cycle import MODES
 from webhook.kueue.cycle_log import CHECKPOINT, CycleLog, Rank
 from webhook.kueue.fair_sharing import Tournament
 from webhook.kueue.flavor_plan import Demand, flavors_with_topology
-from webhook.kueue.preemption import Candidate, TriedHead
-from webhook.kueue.preemptor import Possibility, Preemptions
+from webhook.kueue.preemption import Candidate, Possibility, Preemptions, TriedHead
 from webhook.kueue.quota import Taken, UsageTree
 from webhook.kueue.simulation import may_preempt
 from webhook.kueue.topology_placement import OccupiedDomains

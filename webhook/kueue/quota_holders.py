@@ -10,8 +10,13 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
 
-from webhook.kueue.preemption import Candidate, PreemptionReason, TriedHead
-from webhook.kueue.preemptor import Possibility, Preemptions
+from webhook.kueue.preemption import (
+    Candidate,
+    Possibility,
+    PreemptionReason,
+    Preemptions,
+    TriedHead,
+)
 from webhook.kueue.queue_lines import QueueEntry
 from webhook.kueue.quota import Taken, UsageTree
 from webhook.model.queues import ClusterQueue, KueueConfig, QuotaHolder

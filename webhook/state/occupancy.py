@@ -26,8 +26,7 @@ from webhook.kueue.assignment import (
 from webhook.kueue.cycle import MODES, Kept
 from webhook.kueue.fair_sharing import use_of
 from webhook.kueue.flavor_plan import Flavor, flavors_with_topology
-from webhook.kueue.preemption import TriedHead
-from webhook.kueue.preemptor import Preemptions
+from webhook.kueue.preemption import Preemptions, TriedHead
 from webhook.kueue.quota import Forest, Taken, UsageTree
 from webhook.kueue.simulation import is_open
 from webhook.kueue.topology_placement import NOTHING_PLACED, OccupiedDomains
