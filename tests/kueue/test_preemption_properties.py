@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tests.builders import cluster_queue, cohort, snapshot
 from tests.worlds import snapshots, trees
+from webhook.kueue.assignment import PreemptionMode
 from webhook.kueue.preemption import (
-    Possibility,
     PreemptionReason,
     Preemptions,
     TriedHead,
@@ -163,8 +163,8 @@ def test_the_oracle_agrees_with_the_targets_for_one_cell(world):
     possibility, height = preemptions.possibility(preemptor, cell, amount)
 
     leaves = {target.holder.leaf for target in preemptions.targets(alone, [cell])}
-    assert (possibility is Possibility.NO_CANDIDATES) == (not leaves)
-    assert (possibility is Possibility.PREEMPT) == (preemptor.leaf in leaves)
+    assert (possibility is PreemptionMode.NO_CANDIDATES) == (not leaves)
+    assert (possibility is PreemptionMode.PREEMPT) == (preemptor.leaf in leaves)
     assert height <= max(tree.heights)
 
 

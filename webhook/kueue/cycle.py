@@ -27,17 +27,12 @@ from webhook.kueue.assignment import (
 )
 from webhook.kueue.cycle_log import Kind, Rank
 from webhook.kueue.fair_sharing import LocalQueueUse, Tournament
-from webhook.kueue.preemption import Candidate, Possibility, TriedHead
+from webhook.kueue.preemption import Candidate, TriedHead
 from webhook.kueue.queue_lines import ClusterQueueHeads, FlavorSearches, QueueEntry, Shape
 from webhook.kueue.quota import Taken, UsageTree
 from webhook.kueue.quota_holders import QuotaHolders
 from webhook.model.queues import ClusterQueue, KueueConfig, QuotaHolder
 
-MODES: Final = {
-    Possibility.NO_CANDIDATES: PreemptionMode.NO_CANDIDATES,
-    Possibility.PREEMPT: PreemptionMode.PREEMPT,
-    Possibility.RECLAIM: PreemptionMode.RECLAIM,
-}
 _MORE_THAN_THERE_IS: Final = 1 << 61
 Kept: TypeAlias = tuple[int, float, int, Taken]
 """Quota set aside for a head: its height, its negated priority, its node, the amounts."""
@@ -399,9 +394,7 @@ class Cycles:
             return oracle_by_counts(self._tree, heads.leaf, heads.queue, lower_holds=lambda: False)
 
         def possibility(cell: int, amount: int) -> Level:
-            preemptor = _preemptor(heads, ((cell, amount),))
-            possible, height = holders.possibility(preemptor, cell, amount)
-            return MODES[possible], height
+            return holders.possibility(_preemptor(heads, ((cell, amount),)), cell, amount)
 
         return possibility
 

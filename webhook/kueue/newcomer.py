@@ -21,11 +21,10 @@ from webhook.kueue.assignment import (
     Level,
     PreemptionMode,
 )
-from webhook.kueue.cycle import MODES
 from webhook.kueue.cycle_log import CHECKPOINT, CycleLog, Rank
 from webhook.kueue.fair_sharing import Tournament
 from webhook.kueue.flavor_plan import Demand, flavors_with_topology
-from webhook.kueue.preemption import Candidate, Possibility, Preemptions, TriedHead
+from webhook.kueue.preemption import Candidate, Preemptions, TriedHead
 from webhook.kueue.quota import Taken, UsageTree
 from webhook.kueue.simulation import may_preempt
 from webhook.kueue.topology_placement import OccupiedDomains
@@ -344,10 +343,8 @@ class Replay:
         """Return what preempting can do for one cell (``Oracle``)."""
         if self._holders is None or not self._may_preempt:
             height, _ = self._tree.height(self._leaf, cell, amount)
-            return MODES[Possibility.NO_CANDIDATES], height
-        preemptor = self._as_head(((cell, amount),))
-        possible, height = self._holders.possibility(preemptor, cell, amount)
-        return MODES[possible], height
+            return PreemptionMode.NO_CANDIDATES, height
+        return self._holders.possibility(self._as_head(((cell, amount),)), cell, amount)
 
     def _is_served(self, found: Assignment) -> bool:
         return found.fits or bool(self._victims(found))

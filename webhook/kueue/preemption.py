@@ -20,6 +20,7 @@ from itertools import chain, combinations, pairwise
 from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
+from webhook.kueue.assignment import Level, PreemptionMode
 from webhook.kueue.fair_sharing import share
 from webhook.kueue.quota import Taken, UsageTree, tree_names
 from webhook.model.queues import (
@@ -582,15 +583,6 @@ class _TargetOrder:
 _order = attrgetter("order")
 
 
-class Possibility(IntEnum):
-    """What preempting can do for one cell (``PreemptionPossibility``), from worst to best."""
-
-    NO_CANDIDATES = 0
-    PREEMPT = 1
-    RECLAIM = 2
-    """All targets are in other ClusterQueues."""
-
-
 class Preemptions:
     """Who holds quota in one tree, and whom of them a Workload would preempt.
 
@@ -666,12 +658,13 @@ class Preemptions:
             return classical_victims(search)
         return fair_victims(search, tuple(self._strategies) or DEFAULT_STRATEGIES)
 
-    def possibility(self, preemptor: TriedHead, cell: int, amount: int) -> tuple[Possibility, int]:
-        """Return what preempting can do for one cell, and the borrowing height after it."""
+    def possibility(self, preemptor: TriedHead, cell: int, amount: int) -> Level:
+        """Return what preempting can do for one cell, as an ``Oracle`` does."""
+        # ``PreemptionPossibility``:
         # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/preemption/preemption_oracle.go#L43
         tree, leaf = self._tree, preemptor.leaf
         if not self._holders:
-            return Possibility.NO_CANDIDATES, tree.height(leaf, cell, amount)[0]
+            return PreemptionMode.NO_CANDIDATES, tree.height(leaf, cell, amount)[0]
         victims = self.targets(preemptor._replace(taken=((cell, amount),)), (cell,))
         for victim in victims:
             tree.charge(victim.holder.leaf, victim.holder.taken, -1)
@@ -679,7 +672,7 @@ class Preemptions:
         for victim in victims:
             tree.charge(victim.holder.leaf, victim.holder.taken)
         if not victims:
-            return Possibility.NO_CANDIDATES, height
+            return PreemptionMode.NO_CANDIDATES, height
         if any(victim.holder.leaf == leaf for victim in victims):
-            return Possibility.PREEMPT, height
-        return Possibility.RECLAIM, height
+            return PreemptionMode.PREEMPT, height
+        return PreemptionMode.RECLAIM, height

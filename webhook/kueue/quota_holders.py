@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
 
+from webhook.kueue.assignment import Level
 from webhook.kueue.preemption import (
     Candidate,
-    Possibility,
     PreemptionReason,
     Preemptions,
     TriedHead,
@@ -151,6 +151,6 @@ class QuotaHolders:
         """Return whom Kueue would preempt for quota of the cells *short*; nobody: it is no help."""
         return self._preemptions.targets(preemptor, short)
 
-    def possibility(self, preemptor: TriedHead, cell: int, amount: int) -> tuple[Possibility, int]:
+    def possibility(self, preemptor: TriedHead, cell: int, amount: int) -> Level:
         """As ``Preemptions.possibility``."""
         return self._preemptions.possibility(preemptor, cell, amount)

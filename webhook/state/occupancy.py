@@ -23,7 +23,7 @@ from webhook.kueue.assignment import (
     oracle_by_counts,
     victims_of,
 )
-from webhook.kueue.cycle import MODES, Kept
+from webhook.kueue.cycle import Kept
 from webhook.kueue.fair_sharing import use_of
 from webhook.kueue.flavor_plan import Flavor, flavors_with_topology
 from webhook.kueue.preemption import Preemptions, TriedHead
@@ -328,8 +328,7 @@ class PreemptionTargets:
         """Return what preempting can do for one cell, as Kueue's oracle does."""
         if self._preemptions is None:
             return self._by_counts(cell, amount)
-        possible, height = self._preemptions.possibility(self._preemptor, cell, amount)
-        return MODES[possible], height
+        return self._preemptions.possibility(self._preemptor, cell, amount)
 
     def victims(self, taken: Taken) -> int | None:
         """Count those that stop for this quota; None: it is not known who holds it."""
