@@ -82,7 +82,7 @@ lint: setup
 bench: setup
 	@$(BIN)/python -m bench --folder build/bench $(BENCH)
 
-## Run the published experiment in real time, all strategies at once; EXPERIMENT=--help for less.
+## Run the paper's experiment in real time, all strategies at once; EXPERIMENT=--help for less.
 .PHONY: experiment
 experiment: setup
 	@$(BIN)/python -m bench.experiment --folder build/experiment $(EXPERIMENT)

@@ -48,7 +48,7 @@ _SHARED: Final = (
 _SET_BY_THE_CHART: Final = ("control", "serve")
 """Commands whose flags are settings, which the chart passes on."""
 _EXAMPLES: Final = ("Example:", "Examples:")
-_MOST_EXAMPLES: Final = 4
+_MOST_EXAMPLES: Final = 3
 _AS_IT_IS: Final = "\b"
 """Before lines that click does not wrap."""
 _SENTENCE: Final = re.compile(r"(?<=[.]) +(?=[A-Z])")

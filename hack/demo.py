@@ -1,8 +1,8 @@
 """Show what a policy saves: a burst of Jobs, three ways side by side, and what one asks next.
 
-The burst is the published experiment's, with all times divided by a factor. It runs on a cluster of
-its own, of which nothing is left: by default on one that is played in this process, which needs
-nothing but Python.
+The burst is that of the paper's experiment, with all times divided by a factor. It runs on a
+cluster of its own, of which nothing is left: by default on one that is played in this process,
+which needs nothing but Python.
 """
 
 import argparse

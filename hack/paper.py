@@ -1,5 +1,7 @@
-"""The published experiment's queues, Jobs and policy, under any names. Pure.
+"""The queues, Jobs and policy of the paper's experiment, under any names. Pure.
 
+The paper is on dynamic selection of the ClusterQueue; its system is
+https://github.com/Kimcheolhui/kueue-scheduling.
 4 GPUs of one kind against 24 CPUs with 60Gi; each Job asks for 4 CPUs, 6Gi and a GPU; light Jobs
 could do without the GPU, at 3.5 times the run time.
 """

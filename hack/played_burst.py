@@ -1,4 +1,4 @@
-"""The published experiment's burst, live: three ways to decide at once, each in its own queues.
+"""The burst of the paper's experiment, live: three ways to decide at once, each in its own queues.
 
 Then what a user would type next: `explain` of a Job that was moved, `report`, and an `undo`.
 """
@@ -30,7 +30,7 @@ from webhook.simulate import plot
 from webhook.simulate.results import Result
 
 SCENARIO: Final = "burst"
-RULE: Final = Arm(key="rule", title="the published rule", strategy="Threshold")
+RULE: Final = Arm(key="rule", title="the paper's rule", strategy="Threshold")
 MOVES: Final = Arm(
     key="moves", title="FinishTime, reconsidered", strategy="FinishTime", reconsiders=True
 )
@@ -56,7 +56,7 @@ class Pace:
     """How fast it is played."""
 
     faster: float
-    """Divides all times of the published experiment."""
+    """Divides all times of the paper's experiment."""
     stagger_seconds: float
     """As in ``Site``."""
 
@@ -66,7 +66,7 @@ def play_on(installation: Installation, pace: Pace, *, picture: Path) -> None:
     plane, began = installation.plane, time.monotonic()
     print(
         "\n15 heavy and 15 light Jobs come at once, to 4 GPUs; beside them 6 Jobs fit on CPUs.\n"
-        f"Times are 1/{pace.faster:g} of the published experiment's. "
+        f"Times are 1/{pace.faster:g} of the paper's experiment's. "
         f"The page: {installation.endpoints['console']}/\n",
         flush=True,
     )

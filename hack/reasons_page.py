@@ -31,6 +31,13 @@ Each line says what the reason means, and what to do if it should be otherwise.
 """
 _NOTHING: Final = re.compile(r"Nothing(?: in place:|, or|.*?(?:;|[.](?= |$)))(?: *(?:else|or))? *")
 """What an advice says first, where most people need not do anything."""
+_OBVIOUS: Final = (
+    "Create it, or correct its name.",
+    "Correct what the message names.",
+    "Correct what the warning names.",
+    "As above.",
+)
+"""What the meaning says already to who reads a list."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +126,9 @@ def _section(group: Group) -> Iterator[str]:
 
 
 def _advice(advice: str) -> str:
-    """Return what there is to do, if there is something."""
+    """Return what there is to do, if there is something that the meaning does not say."""
+    if advice in _OBVIOUS:
+        return ""
     rest = _NOTHING.sub("", advice, count=1)
     return f"{rest[:1].upper()}{rest[1:]}"
 

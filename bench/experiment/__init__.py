@@ -1,1 +1,1 @@
-"""The published experiment on a real control plane, in real time, beside its simulation."""
+"""The paper's experiment on a real control plane, in real time, beside its simulation."""

@@ -1,4 +1,4 @@
-"""Run the published experiment on a control plane of its own, every strategy side by side.
+"""Run the paper's experiment on a control plane of its own, every strategy side by side.
 
 usage: python -m bench.experiment [--rounds 5] [--time-scale 1] [--arms KEY,KEY] [--quick]
                                  [--set paper|wrong|moves|report|every]

@@ -98,7 +98,7 @@ REPORT: Final = Comparison(
         Arm(key="enforce", title="enforced", strategy="FinishTime"),
     ),
 )
-# All that is promised of the published scenarios, at once.
+# All that is promised of the paper's scenarios, at once.
 EVERY: Final = Comparison(
     scenarios=PAPER.scenarios, arms=(*PAPER.arms, RECONSIDERED, *WRONG.arms[1:])
 )

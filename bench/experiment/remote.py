@@ -1,4 +1,4 @@
-"""The published experiment in its own topology: the GPU queue of each arm is on a worker cluster.
+"""The paper's experiment in its own topology: the GPU queue of each arm is on a worker cluster.
 
 The manager keeps the CPU queue, and of the GPU queue a copy that leads there through MultiKueue.
 There is one worker, which Kueue knows by a name for each arm: what it sends to a cluster it sends

@@ -25,7 +25,7 @@ from tests.console.worlds import (
     with_workers,
 )
 from webhook.console.collect import Leads, collect, restricted, savings, with_waiting
-from webhook.console.view import Cell, Judged, Policy, Queue, ShownCluster, View
+from webhook.console.view import Cell, Judged, Queue, ShownCluster, View, view_json
 from webhook.hindsight.savings_record import FORECASTS as BY_FORECASTS
 from webhook.hindsight.savings_record import Gained
 from webhook.kueue import quota
@@ -131,15 +131,8 @@ def test_the_rest_of_the_view_is_of_the_same_moment():
         off="",
         leader="",
         queues=(),
-        policies=(
-            Policy(
-                name="light-gpu",
-                mode="Enforce",
-                judged=Judged(is_ready=True, message="its options can be taken"),
-                queues=("gpu-lq", "cpu-lq"),
-                decided=(("gpu", 1), ("cpu", 1), ("", 0)),
-            ),
-        ),
+        policies=tuple(state().fallback.policies),
+        judged={"light-gpu": Judged(is_ready=True, message="its options can be taken")},
         decisions=(decision(), MOVED),
         savings=by_forecasts(since=UNIX - 90, jobs=2, moved=1, gained_seconds=130.0),
     )
@@ -210,9 +203,11 @@ def test_the_off_switch_is_told(switch, text):
 
 
 def test_a_policy_that_is_not_ready_says_why():
-    (found,) = collect(known(judged={"light-gpu": Judged(is_ready=False, message="why")})).policies
+    judged = {"light-gpu": Judged(is_ready=False, message="why")}
 
-    assert found.judged == Judged(is_ready=False, message="why")
+    (found,) = view_json(collect(known(judged=judged)))["policies"]
+
+    assert (found["ready"], found["message"]) == (False, "why")
 
 
 def test_only_what_was_carried_out_and_forecast_counts_as_saved():
@@ -232,7 +227,7 @@ def test_what_may_not_be_seen_is_left_out_and_counted_nowhere():
     found = restricted(collect(known()), rights)
 
     assert [queue.name for queue in found.queues] == ["cpu-cq"]
-    assert (found.policies, found.decisions) == ((), (MOVED,))
+    assert (found.policies, found.judged, found.decisions) == ((), {}, (MOVED,))
     assert found.savings == by_forecasts(since=UNIX - 90, jobs=1)
 
 
@@ -285,9 +280,13 @@ def test_the_leader_is_named_to_those_who_may_get_the_lease():
 def test_a_policys_numbers_are_of_the_decisions_that_may_be_seen():
     rights = Only("fallbackpolicies.kueue-fallback.dev/light-gpu", "team")
 
-    (found,) = restricted(collect(known()), rights).policies
+    (found,) = view_json(restricted(collect(known()), rights))["policies"]
 
-    assert found.decided == (("gpu", 0), ("cpu", 1), ("", 0))
+    assert [(each["option"], each["count"]) for each in found["decided"]] == [
+        ("gpu", 0),
+        ("cpu", 1),
+        ("", 0),
+    ]
 
 
 def test_a_namespaces_own_policies_are_shown_to_those_who_may_list_its_jobs():

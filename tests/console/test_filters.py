@@ -13,8 +13,8 @@ WORLD = views.view(
         views.queue("cpu-cq", cohort="Research", local_queues=("team-a/cpu-lq", "team-b/big-lq")),
     ),
     policies=(
-        views.policy("light-gpu", queues=("gpu-lq", "cpu-lq")),
-        views.policy("heavy", queues=("big-lq",)),
+        views.policy("light-gpu"),
+        views.policy("heavy", options=("big",)),
     ),
     decisions=(
         views.decision(1),

@@ -7,7 +7,7 @@ import pytest
 from tests.console import views
 from tests.console.waiting import waiting
 from tests.state.objects import PENDING, condition, workload
-from webhook.console.job_story import JobMoment, job_story
+from webhook.console.job_story import job_story
 from webhook.state.workload import read_workload
 
 CREATED = datetime(2026, 11, 21, 6, tzinfo=UTC).timestamp()
@@ -54,7 +54,7 @@ def told(*workloads, decision=DECIDED, line=None, at=NOW):
 
 
 def moments(story):
-    return [(each.what, each.at and each.at - CREATED, each.words) for each in story.moments]
+    return [(what, at and at - CREATED, words) for what, at, words in story.moments]
 
 
 def test_a_job_that_ended_has_all_its_moments():
@@ -106,9 +106,10 @@ def test_its_state_is_said_in_a_word(conditions, state):
 def test_one_that_failed_or_was_ended_by_kueue_is_not_said_to_have_succeeded():
     failed = (*READY, {**since("Finished", 700), "reason": "Failed"})
 
-    assert told(admitted(*failed)).moments[-1].words == "failed"
-    assert told(found(condition("Finished"))).moments[-1] == JobMoment(
-        at=None, what="End", words="over; when is not known"
+    assert moments(told(admitted(*failed)))[-1] == ("End", 700, "failed")
+    assert moments(told(found(condition("Finished"))))[-1] == (
+        *("End", None),
+        "over; when is not known",
     )
 
 
@@ -118,7 +119,7 @@ def test_moves_stand_between_decision_and_quota():
 
     story = told(admitted(*READY), decision=moved)
 
-    assert [(each.what, each.at - CREATED) for each in story.moments if each.at] == [
+    assert [(what, at) for what, at, _ in moments(story) if at is not None] == [
         ("Submitted", 0),
         ("Decided", 0),
         ("Moved", 40),
@@ -126,11 +127,11 @@ def test_moves_stand_between_decision_and_quota():
         ("Pods ready", 130),
     ]
     # From the move on: its forecast was made then.
-    assert story.compared[0] == ("Starts after", "1m", "1m")
+    assert next(story.compared) == ("Starts after", "1m", "1m")
 
 
 def test_without_a_decision_or_a_workload_the_other_is_told():
-    assert told(found(PENDING), decision=None).compared == ()
-    assert [each.what for each in told().moments] == ["Submitted", "Decided"]
+    assert list(told(found(PENDING), decision=None).compared) == []
+    assert [what for what, _, _ in told().moments] == ["Submitted", "Decided"]
     assert told().state == "gone, or not seen"
     assert told(decision=None) is None

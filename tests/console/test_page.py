@@ -11,7 +11,7 @@ from tests.console.waiting import waiting
 from webhook.console import page_filters, phrases, routes
 from webhook.console.job_story import job_story
 from webhook.console.page import AT_ONCE, render, render_job
-from webhook.console.view import ShownCluster
+from webhook.console.view import Judged, ShownCluster
 from webhook.hindsight.savings_record import FORECASTS, Gained, SavingsRecord
 
 HOSTILE = '</style></script><script>alert(1)</script><img src=x onerror="alert(1)">\'{{7*7}}'
@@ -92,7 +92,8 @@ def test_a_stale_state_is_said_in_the_title_the_alert_and_the_age():
 
 def test_jobs_without_a_review_are_said_at_the_top():
     missed = "3 Jobs created without a review within an hour, the last before 14:27Z"
-    said = text(views.view(policies=(views.policy(unreviewed=missed),)))
+    judged = {"light-gpu": Judged(is_ready=True, message="", unreviewed=missed)}
+    said = text(views.view(policies=(views.policy(),), judged=judged))
 
     assert f"Jobs are not decided. Policy light-gpu: {missed}. kubectl fallback status" in said
     assert "Jobs are not decided" not in text(views.view(policies=(views.policy(),)))
@@ -277,7 +278,8 @@ def hostile_view():
         off=HOSTILE,
         leader=HOSTILE,
         queues=(views.queue(HOSTILE, cells=cells, cohort=HOSTILE, trouble=HOSTILE),),
-        policies=(views.policy(HOSTILE, mode=HOSTILE, ready=False, message=HOSTILE),),
+        policies=(views.policy(HOSTILE, mode=HOSTILE, options=(HOSTILE,)),),
+        judged={HOSTILE: Judged(is_ready=False, message=HOSTILE, unreviewed=HOSTILE)},
         decisions=(made,),
     )
 

@@ -4,12 +4,12 @@ import random
 from dataclasses import replace
 from math import inf
 
+from tests import builders
 from tests.console.waiting import waiting
 from tests.console.worlds import shown
 from webhook.console.view import (
     Cell,
     Judged,
-    Policy,
     Queue,
     View,
 )
@@ -61,10 +61,14 @@ def decision(number=1, **values):
     return shown(**{**named, **default, **values})
 
 
-def policy(name="light-gpu", *, ready=True, message="", unreviewed="", **values):
-    judged = None if ready is None else Judged(ready, message, unreviewed)
-    default = {"mode": "Enforce", "judged": judged}
-    return Policy(**{**default, "decided": (("gpu", 1), ("cpu", 1), ("", 1)), **values}, name=name)
+def policy(name="light-gpu", *, mode="Enforce", options=("gpu", "cpu"), queues=None):
+    """Make a policy whose options lead to LocalQueues that are named after them, or as given."""
+    made = builders.policy()
+    named = zip(options, queues or [f"{option}-lq" for option in options], strict=True)
+    first = made.spec.options[0]
+    changed = tuple(first.model_copy(update={"name": each, "queue": to}) for each, to in named)
+    spec = made.spec.model_copy(update={"mode": mode, "options": changed})
+    return made.model_copy(update={"name": name, "spec": spec})
 
 
 def view(**values):
@@ -94,7 +98,8 @@ def large(*, now=NOW, newer=0, queues=50):
         at=moment,
         age=0.8,
         queues=tuple(_queue(number, draw) for number in range(queues)),
-        policies=tuple(_counted(each, decisions) for each in policies),
+        policies=policies,
+        judged=dict(filter(None, map(_judged, range(12), policies))),
         decisions=decisions,
         leader="kueue-fallback-controller-7c9d8f6b5-x2x7q",
         savings=replace(SAVED, since=now - 21_600),
@@ -166,31 +171,23 @@ def _memory(draw):
 
 
 def _policy(number):
-    names = ("gpu", "cpu") if number % 3 else ("h100", "a100", "cpu")
-    ready = (True, True, True, False, None)[number % 5]
     return policy(
         f"{_TEAMS[number % 6]}-{'light' if number < 6 else 'heavy'}",
         mode=("Enforce", "Enforce", "Advise", "Observe")[number % 4],
-        ready=ready,
-        message="spec.options[1].queue: no LocalQueue cpu-lq in any namespace that it matches"
-        if ready is False
-        else "",
-        decided=tuple((name, 0) for name in (*names, "")),
-        queues=tuple(f"{name}-lq" for name in names),
+        options=("gpu", "cpu") if number % 3 else ("h100", "a100", "cpu"),
     )
 
 
-def _counted(each, decisions):
-    counts = {name: 0 for name, _ in each.decided}
-    for made in decisions:
-        if made.recorded.policy == each.name:
-            counts[made.option] += 1
-    return replace(each, decided=tuple(counts.items()))
+def _judged(number, judged):
+    """Return what the controller found of a policy; of every fifth one it has not judged yet."""
+    ready = (True, True, True, False, None)[number % 5]
+    message = "spec.options[1].queue: no LocalQueue cpu-lq in any namespace that it matches"
+    return ready is not None and (judged.name, Judged(ready, "" if ready else message))
 
 
 def _decision(number, policies, now, draw):
     by = policies[min(draw.randrange(12), draw.randrange(12))]
-    names = [name for name, _ in by.decided if name]
+    names = [option.name for option in by.spec.options]
     at = now - 21.0 * max(0, number)
     crowded = draw.random() < (0.7 if 120 < number < 300 else 0.35)
     taken = "" if draw.random() < 0.06 else names[-1] if crowded else names[0]
@@ -200,7 +197,7 @@ def _decision(number, policies, now, draw):
         at=at,
         namespace=by.name.split("-")[0],
         policy=by.name,
-        mode=by.mode,
+        mode=by.spec.mode,
         option=taken,
         queue=f"{taken or names[0]}-lq",
         reason=f"sent to {taken}-lq ({taken}): starts now, done in 1m10s; {names[0]}-lq would be "

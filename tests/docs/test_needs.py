@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.docs.pages import ROOT, title_anchor
+from tests.docs.pages import ALL_PAGES, ROOT, title_anchor
 
 NEEDS = (
     "GPU Jobs on CPUs",
@@ -26,6 +26,8 @@ NEEDS = (
     "when does my Job start",
 )
 """What readers come for, in the words that they look for."""
+MOST_WORDS = 45_000
+"""What a reader can be asked to look through."""
 COMMAND = re.compile(r"(\$ |kubectl |helm |make )")
 
 
@@ -62,3 +64,10 @@ def test_a_need_leads_to_a_section_that_begins_with_a_command(link):
 
     assert first in {"```console", "```sh"}
     assert COMMAND.match(after)
+
+
+def test_all_pages_together_are_short_enough_to_be_read():
+    words = {str(page.relative_to(ROOT)): len(page.read_text().split()) for page in ALL_PAGES}
+
+    longest = sorted(words.items(), key=lambda item: -item[1])[:8]
+    assert sum(words.values()) <= MOST_WORDS, longest

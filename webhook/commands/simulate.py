@@ -21,57 +21,13 @@ from webhook.hindsight.decision_lines import read_decision_lines
 from webhook.model.fields import FieldError
 from webhook.model.policy.fallback_policy import FallbackPolicy, seconds
 from webhook.model.policy.patterns import DURATION
-from webhook.simulate import scenario_file
-from webhook.simulate.scenario import Scenario
+from webhook.simulate import scenario_file, scenario_spec
+from webhook.simulate.scenario import Arm, Scenario
 from webhook.simulate.scenario_spec import ScenarioError
 from webhook.state.snapshot_file import read_objects
 
 if TYPE_CHECKING:
     from webhook.simulate.results import Result
-    from webhook.simulate.scenario import Arm, Scenario
-
-
-def scenario(
-    log: str,
-    snapshot: str,
-    policies: tuple[str, ...],
-    run_time: str | None,
-    *,
-    clusters: tuple[str, ...] = (),
-) -> Scenario:
-    """Read all files; *policies*, if given, decide in place of the snapshot's.
-
-    Raises:
-        FieldError: one cannot be read.
-
-    """
-    past = history.from_file(snapshot)
-    world = past.world(past.until, clusters=clusters)
-    if world is None:
-        raise FieldError(snapshot, "expected queues")
-    if policies:
-        world = world.ruled_by(policy for path in policies for policy in _policies(path))
-    return read_decision_lines(
-        _text(log).splitlines(),
-        world,
-        entries=past.entries,
-        run_seconds=None if run_time is None else _seconds(run_time),
-        file=log,
-    )
-
-
-def _policies(path: str) -> Iterator[FallbackPolicy]:
-    for source, place in read_objects(path):
-        try:
-            yield scenario_file.policy(source, place)
-        except ScenarioError as error:
-            raise FieldError("", str(error)) from error
-
-
-def _seconds(written: str) -> float:
-    if re.fullmatch(DURATION, written) is None:
-        raise FieldError("--run-time", f"expected a duration such as 90s or 1h30m, got {written}")
-    return seconds(written)
 
 
 PROGRESS_FROM = 1_000
@@ -184,10 +140,34 @@ def _replayed(asked: SimulateOptions) -> Scenario:
         return _scenario(asked.file, asked.assignments, asked.seed)
     if asked.decisions is None or asked.snapshot is None:
         raise FieldError("--snapshot", "expected with --decisions: the queues are in it")
-
-    return scenario(
-        asked.decisions, asked.snapshot, asked.policies, asked.run_time, clusters=asked.clusters
+    past = history.from_file(asked.snapshot)
+    world = past.world(past.until, clusters=asked.clusters)
+    if world is None:
+        raise FieldError(asked.snapshot, "expected queues")
+    if asked.policies:
+        # They decide in place of the snapshot's.
+        world = world.ruled_by(policy for path in asked.policies for policy in _policies(path))
+    return read_decision_lines(
+        _text(asked.decisions).splitlines(),
+        world,
+        entries=past.entries,
+        run_seconds=None if asked.run_time is None else _seconds(asked.run_time),
+        file=asked.decisions,
     )
+
+
+def _policies(path: str) -> Iterator[FallbackPolicy]:
+    for source, place in read_objects(path):
+        try:
+            yield scenario_file.policy(source, place)
+        except ScenarioError as error:
+            raise FieldError("", str(error)) from error
+
+
+def _seconds(written: str) -> float:
+    if re.fullmatch(DURATION, written) is None:
+        raise FieldError("--run-time", f"expected a duration such as 90s or 1h30m, got {written}")
+    return seconds(written)
 
 
 def _check_plot(path: str | None) -> None:
@@ -207,8 +187,6 @@ def _check_plot(path: str | None) -> None:
 
 
 def _scenario(file: str, assignments: Sequence[str], seed: int) -> Scenario:
-    from webhook.simulate import scenario_file, scenario_spec
-
     name = "stdin" if file == "-" else file
     folder = Path() if file == "-" else Path(file).parent
     try:

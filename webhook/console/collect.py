@@ -5,7 +5,7 @@ What the controller published of the journal is added: decisions made elsewhere,
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -19,7 +19,6 @@ from webhook.console.view import (
     NOTHING,
     Cell,
     Judged,
-    Policy,
     Queue,
     ShownCluster,
     View,
@@ -28,7 +27,7 @@ from webhook.hindsight.savings_record import FORECASTS, Gained, SavingsRecord, S
 from webhook.jobs import referred
 from webhook.kueue import quota
 from webhook.kueue.quota import UsageTree
-from webhook.model.policy.fallback_policy import GROUP, FallbackPolicy, Mode
+from webhook.model.policy.fallback_policy import GROUP, Mode
 from webhook.model.quantity import FlavorResource
 from webhook.model.queues import ClusterQueue, Held, StopPolicy
 from webhook.state.snapshot import Snapshot
@@ -124,6 +123,8 @@ def collect(known: ConsoleInput) -> View:
     snapshot = Snapshot() if counted is None else counted
     record = known.published or NOTHING
     decisions = merged(known.decisions, record)
+    active = tuple(snapshot.fallback.policies)
+    names = [policy.name for policy in active]
     return View(
         at=known.unix,
         age=age,
@@ -139,7 +140,8 @@ def collect(known: ConsoleInput) -> View:
             if state is not None
             for queue in _queues(state, known, name)
         ),
-        policies=policies(snapshot.fallback.policies, known.judged, decisions),
+        policies=active,
+        judged={name: known.judged[name] for name in names if name in known.judged},
         decisions=decisions,
         clusters=tuple(_cluster(name, state, known) for name, state in workers),
         **with_sums(replace(record, decisions=()), decisions),
@@ -194,13 +196,8 @@ def restricted(view: View, rights: Rights) -> View:
         **_seen_off(view, rights),
         leader=view.leader if may_know_leader or not view.leader else "a replica",
         queues=kept,
-        policies=tuple(
-            replace(
-                policy, decided=_decided(policy.name, [o for o, _ in policy.decided], decisions)
-            )
-            for policy in view.policies
-            if policy.name in named
-        ),
+        policies=tuple(policy for policy in view.policies if policy.name in named),
+        judged={name: judged for name, judged in view.judged.items() if name in named},
         decisions=decisions,
         clusters=tuple(cluster for cluster in view.clusters if cluster.name in clusters),
         waiting=seen_waiting(view, rights),
@@ -213,7 +210,7 @@ def _seen_policies(view: View, rights: Rights) -> frozenset[str]:
 
     What a namespace's own policies say stands on its Jobs, too.
     """
-    namespaces = {policy.name: policy.name.rpartition("/")[0] for policy in view.policies}
+    namespaces = {policy.name: policy.namespace for policy in view.policies}
     for_all = (name for name, namespace in namespaces.items() if not namespace)
     seen = rights.may_list_jobs(filter(None, namespaces.values()))
     own = {name for name, namespace in namespaces.items() if namespace in seen}
@@ -276,34 +273,6 @@ def seen_clusters(view: View, rights: Rights) -> frozenset[str]:
     """Return the worker clusters that a user may know of."""
     names = (cluster.name for cluster in view.clusters)
     return rights.may_get(names, group=KUEUE_GROUP, resource="multikueueclusters")
-
-
-def policies(
-    active: Iterable[FallbackPolicy],
-    judged: Mapping[str, Judged],
-    decisions: Iterable[ShownDecision],
-) -> tuple[Policy, ...]:
-    """Describe policies, with how often each of their options was taken in *decisions*."""
-    decisions = tuple(decisions)
-    return tuple(
-        Policy(
-            name=policy.name,
-            mode=str(policy.spec.mode),
-            judged=judged.get(policy.name),
-            decided=_decided(
-                policy.name, [*(option.name for option in policy.spec.options), ""], decisions
-            ),
-            queues=tuple(option.queue or option.cluster_queue for option in policy.spec.options),
-        )
-        for policy in active
-    )
-
-
-def _decided(
-    policy: str, options: Iterable[str], decisions: Iterable[ShownDecision]
-) -> tuple[tuple[str, int], ...]:
-    taken = Counter(decision.option for decision in decisions if decision.recorded.policy == policy)
-    return tuple((option, taken[option]) for option in options)
 
 
 def savings(decisions: Iterable[ShownDecision]) -> Gained | None:

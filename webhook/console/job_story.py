@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from webhook.console import phrases
 from webhook.console.view import View
-from webhook.decide.decision_record import RecordedOption
 from webhook.hindsight.savings_record import ShownDecision
 from webhook.model.reasons import Obstacle
 from webhook.model.words import span
@@ -19,38 +18,102 @@ from webhook.state.workload import Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobMoment:
-    at: float | None
-    """Seconds since 1970; None: it has not come."""
-    what: str
-    words: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class JobStory:
+    """Times are in seconds since 1970; None: not reached, or not known."""
+
     namespace: str
     job: str
-    state: str
-    """In a word: pending, running, succeeded."""
     decision: ShownDecision | None
-    moments: tuple[JobMoment, ...]
-    compared: tuple[tuple[str, str, str], ...]
-    """What is compared, as it was forecast, and as it was; an empty one is not known."""
+    workload: Workload | None
+    """The last one that it has had."""
+    line: WaitingWorkload | None
+    """Its place among those that wait."""
     is_searched: bool
     """Whether its Workload was looked for."""
 
+    @property
+    def admitted(self) -> float | None:
+        return float(self.workload.admitted) or None if self.workload else None
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Course:
-    """Times in seconds since 1970; None: not reached, or not known."""
+    @property
+    def ended(self) -> float | None:
+        run = self.workload.run if self.workload else None
+        return float(run.run.finished) if run and run.has_ended else None
 
-    submitted: float | None
-    reserved: float | None = None
-    admitted: float | None = None
-    ready: float | None = None
-    ended: float | None = None
-    is_over: bool = False
-    has_succeeded: bool = False
+    @property
+    def state(self) -> str:
+        """Return how it is, in a word: pending, running, succeeded."""
+        workload = self.workload
+        if workload is None:
+            return "gone, or not seen"
+        if self.ended is not None and workload.run and workload.run.run.succeeded:
+            return "succeeded"
+        if self.ended is not None or workload.obstacle is Obstacle.FINISHED:
+            return "over"
+        if workload.admitted:
+            return "running" if workload.has_ready_pods else "starting"
+        return "holds quota" if workload.reserved_at else "pending"
+
+    @property
+    def moments(self) -> Iterator[tuple[str, float | None, str]]:
+        """Yield what happened or is to come, when, and more about it."""
+        decision, workload = self.decision, self.workload
+        came = float(workload.created) if workload else decision.at if decision else None
+        yield "Submitted", came, ""
+        if decision is not None:
+            where = f"to {decision.option} in {decision.queue}" if decision.option else "left alone"
+            words = f"{where}, by {decision.recorded.policy}: {decision.recorded.reason}"
+            # A move is a decision, too, and takes the time of the first one.
+            yield "Decided", came if decision.moves else decision.at, words
+            for move in decision.moves:
+                yield "Moved", move.unix, f"to {move.option}: {move.reason}"
+        if workload is not None:
+            yield "Quota", float(workload.reserved_at) or None, self._quota(workload)
+            ready = float(workload.run.ready) or None if workload.run else None
+            took = _between(self.admitted, ready)
+            waited = f"{span(took)} after its admission" if took is not None else ""
+            yield "Pods ready", ready, waited or ("all of them" if workload.has_ready_pods else "")
+            yield "End", self.ended, self._end()
+
+    @property
+    def compared(self) -> Iterator[tuple[str, str, str]]:
+        """Yield what is compared, as it was forecast for the option taken, and as it was.
+
+        What is not known is empty.
+        """
+        decision = self.decision
+        options = decision.recorded.options if decision else ()
+        option = next((each for each in options if decision and each.name == decision.option), None)
+        if decision is None or option is None:
+            return
+        rows = (
+            ("Starts after", option.starts_in, _between(decision.at, self.admitted)),
+            ("Runs", option.runs, _between(self.admitted, self.ended)),
+            ("Done after", option.finishes_in, _between(decision.at, self.ended)),
+        )
+        for what, forecast, truth in rows:
+            yield what, _words(forecast), _words(truth)
+        if options[0].name != option.name:
+            instead = _words(options[0].finishes_in)
+            yield f"Done after, in {options[0].name} instead", instead, ""
+
+    def _quota(self, workload: Workload) -> str:
+        line = self.line
+        if workload.reserved_at:
+            flavors = f" on {workload.flavors.replace(',', ', ')}" if workload.flavors else ""
+            return f"in {workload.cluster_queue}{flavors}"
+        if line is None:
+            return "it has none"
+        within = f", within {line.start.range_words}" if line.start.range_words else ""
+        place = f"{line.position} of {line.pending} who wait in {line.cluster_queue}"
+        return f"{place}; starts {line.start.words}{within}"
+
+    def _end(self) -> str:
+        if self.state not in ("succeeded", "over"):
+            return ""
+        if self.ended is None:
+            return "over; when is not known"
+        return "succeeded" if self.state == "succeeded" else "failed"
 
 
 def job_story(
@@ -64,116 +127,15 @@ def job_story(
     decision = next((each for each in view.decisions if (each.namespace, each.job) == key), None)
     if decision is None and not workloads:
         return None
-    waiting = (each for each in view.waiting or () if each.workload.job == job)
-    line = next((each for each in waiting if each.workload.namespace == namespace), None)
-    workload = workloads[-1] if workloads else None
-    course = _course(workload, decision)
-    option = _taken(decision)
+    lines = (each for each in view.waiting or () if each.workload.job == job)
     return JobStory(
         namespace=namespace,
         job=job,
-        state=_state(workload, course),
         decision=decision,
-        moments=tuple(_moments(decision, workload, line, course)),
-        compared=tuple(_compared(decision, option, course)),
+        workload=workloads[-1] if workloads else None,
+        line=next((each for each in lines if each.workload.namespace == namespace), None),
         is_searched=workloads is not None,
     )
-
-
-def _taken(decision: ShownDecision | None) -> RecordedOption | None:
-    options = () if decision is None else decision.recorded.options
-    return next((each for each in options if decision and each.name == decision.option), None)
-
-
-def _course(workload: Workload | None, decision: ShownDecision | None) -> _Course:
-    if workload is None:
-        return _Course(submitted=decision.at if decision else None)
-    run = workload.run
-    ended = run if run is not None and run.has_ended else None
-    return _Course(
-        submitted=float(workload.created),
-        reserved=float(workload.reserved_at) or None,
-        admitted=float(workload.admitted) or None,
-        ready=float(run.ready) or None if run else None,
-        ended=float(ended.run.finished) if ended else None,
-        is_over=ended is not None or workload.obstacle is Obstacle.FINISHED,
-        has_succeeded=bool(ended and ended.run.succeeded),
-    )
-
-
-def _state(workload: Workload | None, course: _Course) -> str:
-    if workload is None:
-        return "gone, or not seen"
-    if course.is_over:
-        return "succeeded" if course.has_succeeded else "over"
-    if course.admitted:
-        return "running" if workload.has_ready_pods else "starting"
-    return "holds quota" if course.reserved else "pending"
-
-
-def _moments(
-    decision: ShownDecision | None,
-    workload: Workload | None,
-    line: WaitingWorkload | None,
-    course: _Course,
-) -> Iterator[JobMoment]:
-    yield JobMoment(at=course.submitted, what="Submitted", words="")
-    if decision is not None:
-        where = f"to {decision.option} in {decision.queue}" if decision.option else "left alone"
-        words = f"{where}, by {decision.recorded.policy}: {decision.recorded.reason}"
-        # A move is a decision, too, and takes the time of the first one.
-        at = course.submitted if decision.moves else decision.at
-        yield JobMoment(at=at, what="Decided", words=words)
-        for move in decision.moves:
-            yield JobMoment(at=move.unix, what="Moved", words=f"to {move.option}: {move.reason}")
-    if workload is not None:
-        yield JobMoment(at=course.reserved, what="Quota", words=_quota(workload, line, course))
-        yield JobMoment(at=course.ready, what="Pods ready", words=_pods(workload, course))
-        yield JobMoment(at=course.ended, what="End", words=_end(course))
-
-
-def _quota(workload: Workload, line: WaitingWorkload | None, course: _Course) -> str:
-    if course.reserved:
-        flavors = f" on {workload.flavors.replace(',', ', ')}" if workload.flavors else ""
-        return f"in {workload.cluster_queue}{flavors}"
-    if line is None:
-        return "it has none"
-    place = f"{line.position} of {line.pending} who wait in {line.cluster_queue}"
-    within = line.start.range_words
-    starts = f"starts {line.start.words}"
-    return f"{place}; {starts}{f', within {within}' if within else ''}"
-
-
-def _pods(workload: Workload, course: _Course) -> str:
-    if course.ready and course.admitted:
-        return f"{span(max(0.0, course.ready - course.admitted))} after its admission"
-    return "all of them" if workload.has_ready_pods else ""
-
-
-def _end(course: _Course) -> str:
-    if not course.is_over:
-        return ""
-    if course.ended is None:
-        return "over; when is not known"
-    return "succeeded" if course.has_succeeded else "failed"
-
-
-def _compared(
-    decision: ShownDecision | None, option: RecordedOption | None, course: _Course
-) -> Iterator[tuple[str, str, str]]:
-    """Yield the forecast for the option that was taken, beside what then happened."""
-    if decision is None or option is None:
-        return
-    rows = (
-        ("Starts after", option.starts_in, _between(decision.at, course.admitted)),
-        ("Runs", option.runs, _between(course.admitted, course.ended)),
-        ("Done after", option.finishes_in, _between(decision.at, course.ended)),
-    )
-    for what, forecast, truth in rows:
-        yield what, _words(forecast), _words(truth)
-    first = decision.recorded.options[0]
-    if first.name != option.name:
-        yield f"Done after, in {first.name} instead", _words(first.finishes_in), ""
 
 
 def _between(start: float | None, end: float | None) -> float | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from webhook.api.resources import Key
 from webhook.flow import create
@@ -31,11 +31,6 @@ SAME_SECONDS: Final = 0.5
 """For so long all are told the same."""
 
 
-class _Offered(NamedTuple):
-    snapshot: Snapshot
-    contents: Mapping[str, QueueContents]
-
-
 class LineForecasts:
     """Who waits, for any thread; ``offer`` is called by the observer's own."""
 
@@ -44,7 +39,7 @@ class LineForecasts:
         self._clock, self._unix = clock, unix
         self._asked = threading.Event()
         self._came = threading.Event()
-        self._offered: _Offered | None = None
+        self._offered: tuple[Snapshot, Mapping[str, QueueContents]] | None = None
         self._lock = threading.Lock()
         self._known: tuple[WaitingWorkload, ...] | None = None
         self._shown: tuple[WaitingWorkload, ...] | None = None
@@ -60,7 +55,7 @@ class LineForecasts:
         if counted is not None:
             names = counted.setup.cluster_queues
             contents = {name: contents_of(name) for name in names}
-            self._offered = _Offered(counted, contents)
+            self._offered = counted, contents
         self._came.set()
 
     def waiting(self) -> tuple[WaitingWorkload, ...] | None:

@@ -20,7 +20,7 @@ from webhook.console import phrases
 from webhook.console.decisions import KEPT
 from webhook.console.job_story import JobStory
 from webhook.console.page_filters import NONE, Filters, address, narrowed, page
-from webhook.console.view import Cell, Policy, Queue, View
+from webhook.console.view import Cell, Queue, View, decided
 from webhook.decide.decision_record import RecordedOption
 from webhook.hindsight.savings_record import ShownDecision
 from webhook.model.quantity import CPU
@@ -80,7 +80,9 @@ def render(view: View, nonce: str, asked: Filters = NONE) -> str:
         at_once=AT_ONCE,
         most_waiting=KEPT,
         # Those that are not ready come first, but what teams write badly is theirs to mend.
-        policies=sorted(shown.policies, key=lambda each: ("/" in each.name, _may_be_ready(each))),
+        policies=sorted(
+            shown.policies, key=lambda each: (bool(each.namespace), _may_be_ready(each.name, view))
+        ),
         queues=sorted(shown.queues, key=_rank),
         only=lambda queue: address(replace(asked, queue=queue)),
         troubles={queue.name: queue.trouble for queue in view.queues if not queue.cluster},
@@ -108,15 +110,16 @@ def _drawn(template: str, view: View, nonce: str, **shown: object) -> str:
             colors={
                 (policy.name, option): color(option, place)
                 for policy in view.policies
-                for place, (option, _) in enumerate(policy.decided)
+                for place, (option, _) in enumerate(decided(policy, ()))
             },
             **shown,
         )
     )
 
 
-def _may_be_ready(policy: Policy) -> bool:
-    return policy.judged is None or policy.judged.is_ready
+def _may_be_ready(policy: str, view: View) -> bool:
+    judged = view.judged.get(policy)
+    return judged is None or judged.is_ready
 
 
 def _rank(queue: Queue) -> tuple[bool, int, bool, str, str]:
@@ -213,6 +216,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     used: dict[str, Any] = {
+        "decided": decided,
         "job_address": job_address,
         "main_cells": main_cells,
         "outcome": outcome,

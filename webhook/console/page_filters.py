@@ -12,9 +12,10 @@ from itertools import chain
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from webhook.console.view import Policy, Queue, View
+from webhook.console.view import Queue, View, ways_of
 from webhook.hindsight.savings_record import ShownDecision
 from webhook.jobs import referred
+from webhook.model.policy.fallback_policy import FallbackPolicy
 from webhook.state.waiting_line import WaitingWorkload
 
 PAGE: Final = 10
@@ -100,7 +101,7 @@ def _reached(view: View) -> Mapping[str, tuple[str, ...]]:
 
 
 def _decisions(view: View, filters: Filters) -> Iterator[ShownDecision]:
-    first = {policy.name: policy.decided[0][0] for policy in view.policies if policy.decided}
+    first = {policy.name: policy.spec.options[0].name for policy in view.policies}
     reached = _reached(view)
     for decision in view.decisions:
         recorded = decision.recorded
@@ -119,7 +120,7 @@ def _decisions(view: View, filters: Filters) -> Iterator[ShownDecision]:
             yield decision
 
 
-def _is_moved(decision: ShownDecision, first: Mapping[str, str]) -> bool:
+def _is_moved(decision: ShownDecision, first: Mapping[str, str | None]) -> bool:
     """Return whether a Job left its first option; *first* are those of policies."""
     if decision.moves:
         return True
@@ -150,58 +151,57 @@ def _ids_of(decisions: Iterable[ShownDecision]) -> frozenset[tuple[str, str]]:
     return frozenset((decision.namespace, decision.recorded.id) for decision in decisions)
 
 
+def _is_way(queue: Queue, place: str, filters: Filters) -> bool:
+    """Return whether a ClusterQueue is meant, by itself or by a LocalQueue that points to it.
+
+    Without *place*, which is ``namespace/name`` of one, it is in no namespace.
+    """
+    namespace, _, name = place.partition("/")
+    called = queue.name, queue.cohort, queue.cluster, name
+    return _has(filters.namespace, namespace) and _has(filters.queue, *called)
+
+
 def _queues(view: View, filters: Filters) -> Iterator[Queue]:
     """Yield ClusterQueues; one belongs to the namespaces and policies that have a way to it."""
-    named = {
+    leads = {
         name
         for policy in view.policies
         if _has(filters.policy, policy.name)
-        for name in policy.queues
+        for name in ways_of(policy)
     }
     for queue in view.queues:
-        places = _places(queue, filters)
-        leads = not filters.policy or not named.isdisjoint({queue.name, *places.values()})
-        if (
-            leads
-            and (places or not filters.namespace)
-            and (places or _is_called(queue, filters.queue))
-            and _has(filters.text, queue.name, queue.cohort, queue.cluster, *places)
-        ):
-            yield queue
+        for place in queue.local_queues or ("",):
+            if (
+                _is_way(queue, place, filters)
+                and (
+                    not filters.policy
+                    or not leads.isdisjoint({queue.name, place.partition("/")[2]})
+                )
+                and _has(filters.text, queue.name, queue.cohort, queue.cluster, *queue.local_queues)
+            ):
+                yield queue
+                break
 
 
-def _is_called(queue: Queue, part: str) -> bool:
-    return _has(part, queue.name, queue.cohort, queue.cluster)
-
-
-def _places(queue: Queue, filters: Filters) -> Mapping[str, str]:
-    """Return the LocalQueues that are asked for and point to it, to their names there."""
-    part = "" if _is_called(queue, filters.queue) else filters.queue
-    parts = {place: place.partition("/") for place in queue.local_queues}
-    return {
-        place: name
-        for place, (namespace, _, name) in parts.items()
-        if _has(filters.namespace, namespace) and _has(part, name)
-    }
-
-
-def _policies(view: View, filters: Filters, decisions: Iterable[ShownDecision]) -> Iterator[Policy]:
+def _policies(
+    view: View, filters: Filters, decisions: Iterable[ShownDecision]
+) -> Iterator[FallbackPolicy]:
     """Yield policies; one is in a namespace or queue if an option leads there, or it decided."""
     decided = {decision.recorded.policy for decision in decisions}
-    within = replace(NONE, namespace=filters.namespace, queue=filters.queue)
-    names: set[str] = set()
-    for queue in view.queues:
-        places = _places(queue, within)
-        names.update(places.values())
-        if _is_called(queue, filters.queue) and (places or not filters.namespace):
-            names.add(queue.name)
+    ways = {
+        name
+        for queue in view.queues
+        for place in queue.local_queues or ("",)
+        if _is_way(queue, place, filters)
+        for name in (queue.name, place.partition("/")[2])
+    }
+    is_all = not (filters.namespace or filters.queue)
     for policy in view.policies:
-        options = (option for option, _ in policy.decided)
-        is_within = not (within.narrow and names.isdisjoint(policy.queues))
+        options = (option.name or "" for option in policy.spec.options)
         if (
             _has(filters.policy, policy.name)
-            and _has(filters.text, policy.name, policy.mode, *options, *policy.queues)
-            and (is_within or policy.name in decided)
+            and _has(filters.text, policy.name, policy.spec.mode, *options, *ways_of(policy))
+            and (is_all or policy.name in decided or not ways.isdisjoint(ways_of(policy)))
         ):
             yield policy
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import partial
 from math import isfinite
 from typing import Any, Final, NamedTuple
@@ -18,6 +19,7 @@ from webhook.hindsight.savings_record import (
     ShownDecision,
     rounded,
 )
+from webhook.model.policy.fallback_policy import FallbackPolicy
 from webhook.model.quantity import CPU
 from webhook.state.waiting_line import WaitingWorkload
 
@@ -82,19 +84,6 @@ class Judged(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
-    name: str
-    mode: str
-    judged: Judged | None
-    """None: no controller has judged it yet."""
-    decided: tuple[tuple[str, int], ...]
-    """Option and how many of the decisions shown took it, in the policy's order; "" last: left
-    alone."""
-    queues: tuple[str, ...] = ()
-    """Names of the LocalQueues or ClusterQueues of its options."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     at: float
     """Seconds since 1970."""
@@ -107,11 +96,13 @@ class View:
     """Holder of the controller's Lease; empty: not known, or none."""
     queues: tuple[Queue, ...]
     """Those of this cluster, then those of each worker cluster."""
-    policies: tuple[Policy, ...]
+    policies: tuple[FallbackPolicy, ...]
     decisions: tuple[ShownDecision, ...]
     """The newest first."""
     savings: Gained | None
     """Gain of decisions that were carried out; None: unknown."""
+    judged: Mapping[str, Judged] = field(default_factory=dict)
+    """By the names of policies; one that is not there no controller has judged yet."""
     off_in: tuple[str, ...] = ()
     """The namespaces that *off* names."""
     clusters: tuple[ShownCluster, ...] = ()
@@ -140,9 +131,10 @@ _OF_OPTIONS: Final = (
 
 def view_json(view: View) -> dict[str, Any]:
     published = view.published
-    names = ("at", "age", "is_stale", "off", "leader", "queues", "policies", "decisions")
     return {
-        **_of_fields(view, names),
+        **_of_fields(view, ("at", "age", "is_stale", "off", "leader", "queues")),
+        "policies": [_policy_json(policy, view) for policy in view.policies],
+        **_of_fields(view, ("decisions",)),
         "savings": _savings_json(view.savings),
         **_of_fields(view, ("off_in", "clusters")),
         "wouldSave": _savings_json(view.would_save),
@@ -228,17 +220,32 @@ def _decision_json(decision: ShownDecision) -> dict[str, Any]:
     }
 
 
-def _policy_json(policy: Policy) -> dict[str, Any]:
-    judged = policy.judged
+def _policy_json(policy: FallbackPolicy, view: View) -> dict[str, Any]:
+    judged = view.judged.get(policy.name)
+    taken = decided(policy, view.decisions)
     return {
         "name": policy.name,
-        "mode": policy.mode,
+        "mode": str(policy.spec.mode),
         "ready": judged and judged.is_ready,
         "message": judged.message if judged else "",
-        "decided": [{"option": option, "count": count} for option, count in policy.decided],
-        "queues": list(policy.queues),
+        "decided": [{"option": option, "count": count} for option, count in taken],
+        "queues": list(ways_of(policy)),
         "unreviewed": judged.unreviewed if judged else "",
     }
+
+
+def decided(
+    policy: FallbackPolicy, decisions: Iterable[ShownDecision]
+) -> tuple[tuple[str, int], ...]:
+    """Return options of a policy in its order, and how many decisions took each; "": left alone."""
+    taken = Counter(each.option for each in decisions if each.recorded.policy == policy.name)
+    names = (*(option.name or "" for option in policy.spec.options), "")
+    return tuple((name, taken[name]) for name in names)
+
+
+def ways_of(policy: FallbackPolicy) -> tuple[str, ...]:
+    """Return the names of the LocalQueues or ClusterQueues of a policy's options."""
+    return tuple(option.queue or option.cluster_queue for option in policy.spec.options)
 
 
 def cell_json(cell: Cell) -> dict[str, Any]:
@@ -259,7 +266,6 @@ def _of_fields(value: Any, names: Iterable[str]) -> dict[str, Any]:
 
 _WRITTEN_BY: Final[Mapping[type, Callable[[Any], dict[str, Any]]]] = {
     Cell: cell_json,
-    Policy: _policy_json,
     RecordedOption: partial(_of_fields, names=_OF_OPTIONS),
     ShownDecision: _decision_json,
     WaitingWorkload: WaitingWorkload.figures,

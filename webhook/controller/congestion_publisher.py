@@ -14,13 +14,13 @@ from webhook.api import published
 from webhook.api.kubernetes_api import ClusterError, KubernetesApi
 from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.controller.world import World
-from webhook.cost.congestion import STEP_SECONDS, Market, adaptive, is_off, next_prices
-from webhook.model.costs.prices import NO_CONGESTION, NO_PRICES, CongestionPrices
+from webhook.cost.congestion import STEP_SECONDS, adaptive, is_off, next_prices
+from webhook.model.costs.prices import NO_CONGESTION, CongestionPrices
 from webhook.model.faults import Attention
 from webhook.model.policy.fallback_policy import FallbackPolicy
 from webhook.model.policy.strategy import LatenessWeight
 from webhook.state import run_records_reader
-from webhook.state.forecast_input import ForecastInput, ForecastInputs, requests_in, trees_of
+from webhook.state.forecast_input import ForecastInput, ForecastInputs, market_of, trees_of
 from webhook.state.published_congestion import config_map_of
 from webhook.state.snapshot import Snapshot
 
@@ -82,20 +82,7 @@ class CongestionPublisher:
             forecast = ForecastInput(snapshot=snapshot, counted=contents, now=now, unix=unix)
             forecasts = ForecastInputs().forecasts(forecast)
             snapshot = replace(snapshot, forecasts=forecasts)
-        requests = tuple(
-            request
-            for name, held in contents.items()
-            for request in requests_in(name, held, snapshot.setup.cluster_queues[name])
-        )
-        market = Market(
-            setup=snapshot.setup,
-            fallback=snapshot.fallback,
-            prices=snapshot.costs.prices.get("", NO_PRICES),
-            forecasts=snapshot.forecasts,
-            requests=requests,
-            now=now,
-            unix=unix,
-        )
+        market = market_of(snapshot, contents, now=now, unix=unix)
         weights = weighted(
             before.at_moment(unix).weights, self._late, snapshot.fallback.policies, unix
         )

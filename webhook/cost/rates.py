@@ -16,7 +16,7 @@ from functools import lru_cache
 from itertools import compress, pairwise
 from math import inf, isfinite, isnan
 from statistics import median
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from webhook.model import fields
 from webhook.model.costs.prices import (
@@ -157,24 +157,13 @@ def _zone_problems(tariff: Tariff, zone: tzinfo | None) -> tuple[StatusProblem, 
     return (StatusProblem(reason=TariffReady.BAD_TIME_ZONE, path="spec.timeZone", message=message),)
 
 
-class _Wall(NamedTuple):
-    """The clock on the wall at one moment."""
-
-    month: str
-    weekday: str
-    day: str
-    """As an ISO date."""
-    minute: int
-    """Of the day."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Span:
     """The time that is compiled: the moments at which some entry may begin or end to hold."""
 
     moments: tuple[float, ...]
     """Ascending; the first is now."""
-    walls: tuple[_Wall | None, ...]
+    walls: tuple[datetime | None, ...]
     """The clock on the wall at each; None: the time zone is not known."""
     end: float
 
@@ -187,17 +176,9 @@ class _Span:
         moments = sorted(
             {now} | {moment for moment in _moments(now, zone, minutes) if now < moment < end}
         )
-        return cls(tuple(moments), tuple(_wall(moment, zone) for moment in moments), end)
-
-
-def _wall(moment: float, zone: tzinfo) -> _Wall:
-    local = datetime.fromtimestamp(moment, zone)
-    return _Wall(
-        month=MONTHS[local.month - 1],
-        weekday=DAYS[local.weekday()],
-        day=local.date().isoformat(),
-        minute=local.hour * 60 + local.minute,
-    )
+        return cls(
+            tuple(moments), tuple(datetime.fromtimestamp(moment, zone) for moment in moments), end
+        )
 
 
 def _boundaries(entry: When) -> tuple[int, ...]:
@@ -251,14 +232,15 @@ def _held(span: _Span, entry: When) -> tuple[bool, ...]:
     return tuple(wall is not None and _holds(entry, wall, *hours) for wall in span.walls)
 
 
-def _holds(entry: When, wall: _Wall, begin: int, end: int) -> bool:
-    after, before = begin <= wall.minute, wall.minute < end
+def _holds(entry: When, wall: datetime, begin: int, end: int) -> bool:
+    minute = wall.hour * 60 + wall.minute
+    after, before = begin <= minute, minute < end
     return (
         (after and before if begin < end else after or before)
-        and (not entry.days or wall.weekday in entry.days)
-        and (not entry.months or wall.month in entry.months)
-        and (entry.from_date is None or entry.from_date <= wall.day)
-        and (entry.until is None or wall.day <= entry.until)
+        and (not entry.days or DAYS[wall.weekday()] in entry.days)
+        and (not entry.months or MONTHS[wall.month - 1] in entry.months)
+        and (entry.from_date is None or entry.from_date <= wall.date().isoformat())
+        and (entry.until is None or wall.date().isoformat() <= entry.until)
     )
 
 

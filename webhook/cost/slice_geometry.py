@@ -132,11 +132,18 @@ def _starts(part: DeviceSlice, device: Device) -> frozenset[int]:
     return frozenset(range(0, last + 1, length))
 
 
-def is_balanced(part: DeviceSlice, device: Device) -> bool:
-    """Return whether it has about as much of a device's computing as of its memory.
+def smaller_slices(device: Device, need: float) -> Iterator[DeviceSlice]:
+    """Yield the parts of a device, none of them all of it, whose memory is enough.
 
-    Others, such as ``1g.20gb``, are for who asks for them: many Jobs would be slow there.
+    Only those that have about as much of its computing as of its memory: others, such as
+    ``1g.20gb``, are for who asks for them, as many Jobs would be slow there.
     """
+    for part in device.slices:
+        if part.compute < part.of and need <= USABLE * part.memory and _is_balanced(part, device):
+            yield part
+
+
+def _is_balanced(part: DeviceSlice, device: Device) -> bool:
     of_memory = part.memory / (device.memory or part.memory)
     return part.compute / part.of >= _BALANCED * of_memory
 

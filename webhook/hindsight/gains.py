@@ -275,7 +275,7 @@ def _compared(job: ReplayedJob, part: float) -> Mapping[str, Any]:
         "lost_seconds": max(0.0, after - before),
         "by_others_seconds": 0.0 if _is_moved(job) else before - after,
         "margin_seconds": margin,
-        "slower": int(_is_noticed(after - before, after)),
+        "slower": int(after - before > max(_NOTICED_SECONDS, _NOTICED_PART * after)),
         "device_hours": sum(hours_given_back([job]).values()) if is_replayed(job) else 0.0,
     }
 
@@ -306,10 +306,6 @@ def _run_elsewhere(job: ReplayedJob) -> float:
     if replayed is None or replayed.start is None or replayed.finish is None:
         return 0.0
     return replayed.finish - replayed.start
-
-
-def _is_noticed(later: float, turnaround: float) -> bool:
-    return later > max(_NOTICED_SECONDS, _NOTICED_PART * turnaround)
 
 
 def _is_moved(job: ReplayedJob) -> bool:

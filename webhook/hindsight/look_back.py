@@ -320,13 +320,17 @@ def look_back(
     world = replace(world, snapshot=emptied(world.snapshot))
     latest = tuple(_latest(entries))
     handover = _handover(latest)
-    read = (_replayable(entry, world) for entry in sorted(latest, key=age_of))
-    known = [job for job in read if job is not None]
+    # Whatever is wrong with one, all others are replayed.
+    read = (attempted(partial(_replayed_job, entry, world)) for entry in sorted(latest, key=age_of))
+    known = [job for job, _ in read if job is not None]
     began = {} if as_observed else _enforced_from(latest)
     jobs = [replace(job, mode=_mode(job, began, as_observed=as_observed)) for job in known]
     # A replay adds itself the time after which Kueue requeues what waits for released quota.
     besides = max(0.0, handover - world.snapshot.setup.kueue.requeue_seconds)
-    runs = {job.entry.key: _seconds(job, besides) for job in jobs}
+    runs = {
+        job.entry.key: {flavors: took + besides for flavors, took in job.run_seconds.items()}
+        for job in jobs
+    }
 
     replayed = _replayed(jobs, runs, world, as_observed=as_observed, progress=progress)
     return Hindsight(
@@ -399,12 +403,6 @@ def _enforced_from(entries: Iterable[JournalEntry]) -> Mapping[str, float]:
         if entry.policy and entry.mode == Mode.ENFORCE:
             began[entry.policy] = min(entry.created, began.get(entry.policy, inf))
     return began
-
-
-def _replayable(entry: JournalEntry, world: LookBackInput) -> ReplayedJob | None:
-    """Read an entry as a Job; None: no replay can submit it."""
-    # Whatever is wrong with one, all others are replayed.
-    return attempted(partial(_replayed_job, entry, world))[0]
 
 
 def _without_guesses(jobs: Sequence[ReplayedJob], world: LookBackInput) -> Iterator[ReplayedJob]:
@@ -490,6 +488,7 @@ def _handover(entries: Sequence[JournalEntry]) -> float:
 
 
 def _replayed_job(entry: JournalEntry, world: LookBackInput) -> ReplayedJob | None:
+    """Read an entry as a Job; None: no replay can submit it."""
     snapshot = world.snapshot
     kind = reduced.kind_named(entry.kind)
     job, ran = (kind.read(manifest(entry)) for manifest in (submitted_manifest, ran_manifest))
@@ -542,7 +541,3 @@ def _own_seconds(entry: JournalEntry, world: LookBackInput) -> float:
     expected = [offer.runs for offer in entry.options if offer.name == entry.option and offer.runs]
     usual = known.seconds if known else next(iter(expected), 0.0)
     return max(usual, world.now - entry.admitted if entry.admitted else 0.0)
-
-
-def _seconds(job: ReplayedJob, besides: float) -> dict[str, float]:
-    return {flavors: seconds + besides for flavors, seconds in job.run_seconds.items()}

@@ -25,7 +25,7 @@ from webhook.cost.slice_geometry import (
     NeededMemory,
     cut_of,
     geometries,
-    is_balanced,
+    smaller_slices,
     useless_to,
 )
 from webhook.decide.wishes import GPU_MEMORY
@@ -269,9 +269,7 @@ def _packed(device: Device, count: int, demands: Sequence[DeviceDemand]) -> Coun
 
 def _smallest(device: Device, need: float) -> str:
     """Return the resource of the smallest units that are enough; else that of whole devices."""
-    enough = (
-        part for part in device.slices if need <= USABLE * part.memory and is_balanced(part, device)
-    )
+    enough = smaller_slices(device, need)
     smallest = min(enough, key=lambda part: (part.memory, part.compute), default=None)
     return smallest.resource if smallest is not None else device.resource
 

@@ -11,7 +11,7 @@ import yaml
 
 from webhook.adapt import accelerators
 from webhook.cost.device_shares import fraction
-from webhook.cost.slice_geometry import USABLE, is_balanced
+from webhook.cost.slice_geometry import smaller_slices
 from webhook.hindsight.journal import JournalEntry
 from webhook.model.costs.device_table import slice_by_name
 from webhook.model.costs.devices import Device, DeviceSlice, DeviceUse
@@ -66,11 +66,8 @@ def most_saving(
             hours[devices[flavor].name][entry.job_class] += seconds / _HOUR
     by_name = {device.name: device for device in devices.values()}
     found = (_on(by_name[name], of_class, uses, snapshot) for name, of_class in hours.items())
-    return max((each for each in found if each.saved > 0), key=_saved, default=None)
-
-
-def _saved(found: SliceOptions) -> tuple[float, str]:
-    return found.saved, found.device.name
+    saving = (each for each in found if each.saved > 0)
+    return max(saving, key=lambda each: (each.saved, each.device.name), default=None)
 
 
 def _flavors_of_one_device(entry: JournalEntry, devices: Mapping[str, Device]) -> Sequence[str]:
@@ -111,8 +108,7 @@ def _on(
 
 def _smallest(device: Device, need: int, queues: Mapping[str, str]) -> DeviceSlice | None:
     """Return the smallest slice that is enough, of those that there are queues for if any is."""
-    enough = [part for part in device.slices if need <= USABLE * part.memory]
-    smaller = [part for part in enough if part.compute < part.of and is_balanced(part, device)]
+    smaller = [*smaller_slices(device, need)]
     served = [part for part in smaller if part.resource in queues]
     return min(served or smaller, key=lambda part: (part.memory, part.compute), default=None)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TypeAlias
 
-from webhook.cost.congestion import STEP_SECONDS, Market, by_queue, next_prices, rules_by_tree
+from webhook.cost.congestion import STEP_SECONDS, by_queue, next_prices, rules_by_tree
 from webhook.decide import match
 from webhook.decide.wishes import said_seconds
 from webhook.kueue.flavor_plan import NOWHERE, Demand
@@ -24,7 +24,7 @@ from webhook.learn.dispatches import Dispatches, WaitingDispatches
 from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.job_class import Mark
 from webhook.learn.run_records import Run, WorkloadRun
-from webhook.model.costs.prices import LASTS_SECONDS, NO_CONGESTION, NO_PRICES, Prices
+from webhook.model.costs.prices import LASTS_SECONDS, NO_CONGESTION, Prices
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import Dispatch, Estimates, JobClass
 from webhook.model.job import Job
@@ -36,7 +36,7 @@ from webhook.simulate.scenario import EPOCH, ReplayedPrices, Submission
 from webhook.state.forecast_input import (
     ForecastInput,
     ForecastInputs,
-    requests_in,
+    market_of,
     running_in,
     watched,
 )
@@ -232,26 +232,13 @@ class Forecasts:
         unix = self.unix(now)
         if unix - self._congestion.at < STEP_SECONDS:
             return
-        requests = tuple(
-            request
-            for name in self._watched
-            for request in requests_in(
-                name, self._queues[name].contents_of(), snapshot.setup.cluster_queues[name]
-            )
-        )
+        counted = {name: self._queues[name].contents_of() for name in self._watched}
+        market = market_of(snapshot, counted, now=now, unix=unix)
         first = max(self._congestion.at, unix - LASTS_SECONDS)
         for step in range(int((unix - first) // STEP_SECONDS) - 1, -1, -1):
             behind = step * STEP_SECONDS
-            market = Market(
-                setup=snapshot.setup,
-                fallback=snapshot.fallback,
-                prices=snapshot.costs.prices.get("", NO_PRICES),
-                forecasts=snapshot.forecasts,
-                requests=requests,
-                now=now - behind,
-                unix=unix - behind,
-            )
-            self._congestion = next_prices(self._congestion, market)
+            then = replace(market, now=now - behind, unix=unix - behind)
+            self._congestion = next_prices(self._congestion, then)
 
     def _has_choice(self, job: Job) -> bool:
         try:

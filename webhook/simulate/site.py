@@ -173,7 +173,9 @@ class Site:
             return None
         self.known.join(queue.name, arrival)
         index = self.places.get(queue.name)
-        if index is None or not self._is_selected(arrival, queue):
+        if index is None or not queue.namespaces.matches(
+            self.snapshot.cluster.labels_of(arrival.namespace)
+        ):
             return None
         queued = replace(queued, cluster_queue=queue.name, demand=self._demand(arrival, queue))
         self.queued[queued.key] = queued
@@ -237,9 +239,6 @@ class Site:
             for line in simulation.waiting()
             if line.is_strict
         }
-
-    def _is_selected(self, arrival: Arrival, queue: ClusterQueue) -> bool:
-        return queue.namespaces.matches(self.snapshot.cluster.labels_of(arrival.namespace))
 
     def _demand(self, arrival: Arrival, queue: ClusterQueue) -> Demand:
         try:

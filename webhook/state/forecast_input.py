@@ -17,7 +17,7 @@ from operator import attrgetter, itemgetter
 from statistics import median_low
 from typing import Final, NamedTuple, TypeAlias
 
-from webhook.cost.congestion import CellRequest
+from webhook.cost.congestion import CellRequest, Market
 from webhook.kueue.durations import RunTimeOf, learned_on, of_any_class
 from webhook.kueue.flavor_plan import demand_of
 from webhook.kueue.forecast import forecast
@@ -28,6 +28,7 @@ from webhook.kueue.tree_forecast import TreeForecast
 from webhook.kueue.tree_workloads import ExpectedArrivals, ForecastGivens
 from webhook.learn.expected_runs import Expecting, time_in_quota
 from webhook.learn.job_class import shares_with, sharing_policy
+from webhook.model.costs.prices import NO_PRICES
 from webhook.model.forecasts import (
     JobClass,
     RunTime,
@@ -284,7 +285,30 @@ def came(contents: QueueContents) -> Mapping[int, tuple[_Came, ...]]:
     }
 
 
-def requests_in(name: str, contents: QueueContents, queue: ClusterQueue) -> Iterator[CellRequest]:
+def market_of(
+    snapshot: Snapshot, counted: Mapping[str, QueueContents], *, now: float, unix: float
+) -> Market:
+    """Return what congestion prices are made from, by the contents of the queues that they are of.
+
+    *snapshot* has their forecasts; *now* is on the clock of ``Snapshot.as_of``.
+    """
+    queues = snapshot.setup.cluster_queues
+    return Market(
+        setup=snapshot.setup,
+        fallback=snapshot.fallback,
+        prices=snapshot.costs.prices.get("", NO_PRICES),
+        forecasts=snapshot.forecasts,
+        requests=tuple(
+            request
+            for name, contents in counted.items()
+            for request in _requests_in(name, contents, queues[name])
+        ),
+        now=now,
+        unix=unix,
+    )
+
+
+def _requests_in(name: str, contents: QueueContents, queue: ClusterQueue) -> Iterator[CellRequest]:
     """Yield what the newest Workloads of a ClusterQueue got, or ask for in each of its flavors."""
     for gone in contents.arrived:
         yield CellRequest(gone.created, name, dict(gone.charge))
