@@ -262,7 +262,7 @@ def test_the_event_loop_preempts_for_a_head_whom_the_search_finds(world, data):
 
     found = [
         [(victim.holder.uid, victim.reason) for victim in holding.targets(asked, world.short)]
-        for holding in (held, world.preemptions())
+        for holding in (held.preemptions, world.preemptions())
     ]
 
     assert found[0] == found[1]

@@ -632,10 +632,11 @@ class Preemptions:
         """Let these go first from now on where Kueue's order does not say who does."""
         self._drawn = uids
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether nobody holds quota, so that nobody can be preempted."""
-        return not self._holders
+    def victims(self, preemptor: TriedHead) -> tuple[Candidate, ...]:
+        """Return whom to preempt for all that it was assigned; none: it is no help, or no need."""
+        available, leaf = self._tree.available, preemptor.leaf
+        short = [cell for cell, amount in preemptor.taken if available(leaf, cell) < amount]
+        return self.targets(preemptor, short) if short else ()
 
     def targets(self, preemptor: TriedHead, short: Collection[int]) -> tuple[Candidate, ...]:
         """Return whom to preempt; none: preempting does not help.

@@ -339,12 +339,8 @@ class PreemptionTargets:
         """Return those that stop for this quota; None: it is not known who holds it."""
         if self._preemptions is None:
             return None
-        if self._preemptions.is_empty:
-            return ()
-        available, leaf = self._tree.available, self._preemptor.leaf
-        short = [cell for cell, amount in taken if available(leaf, cell) < amount]
-        preemptor = self._preemptor._replace(taken=taken)
-        return [victim.holder for victim in self._preemptions.targets(preemptor, short)]
+        victims = self._preemptions.victims(self._preemptor._replace(taken=taken))
+        return [victim.holder for victim in victims]
 
     @cached_property
     def _preemptions(self) -> Preemptions | None:
