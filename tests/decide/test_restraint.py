@@ -175,8 +175,8 @@ def test_gates_of_the_command_line_stand_for_those_of_the_configuration():
 
     found = read(manager=deployment(args=["--config=x", long]), config=config)
 
-    assert (found.setup.kueue.requeue_seconds, found.setup.kueue.unmodelled) == (10.0, ())
-    assert read(config=config).setup.kueue.unmodelled == ("featureGates.PriorityBoost",)
+    assert (found.setup.kueue.requeue_seconds, reasons(found)) == (10.0, [])
+    assert reasons(read(manager=deployment(), config=config)) == ["Unmodelled"]
 
 
 def test_before_anybody_has_looked_for_it_kueue_is_not_judged():

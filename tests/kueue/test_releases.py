@@ -11,7 +11,7 @@ from webhook.kueue.assignment import PreemptionMode, is_better
 from webhook.kueue.fair_sharing import queue_usage
 from webhook.kueue.multikueue import asked_after
 from webhook.kueue.requests import per_pod
-from webhook.model.kueue_support import RELEASES, release_of
+from webhook.model.kueue_support import RELEASES, release_of, unmodelled_gates
 from webhook.model.queues import (
     MULTIKUEUE,
     PREEMPTION_OVER_BORROWING,
@@ -123,7 +123,7 @@ def test_the_configuration_is_heeded_as_the_running_release_heeds_it(
 
     assert (kueue.release, kueue.ignore_undeclared) == found
     assert bool(kueue.device_mappings) is found[1]
-    assert kueue.unmodelled_gates == ()
+    assert unmodelled_gates(kueue.gates, kueue.release) == ()
 
 
 @pytest.mark.parametrize(("version", "found"), [("v0.18.4", {}), ("v0.19.2", {MIG: "gpu"})])

@@ -98,7 +98,7 @@ def test_a_configuration_that_cannot_be_read_is_unknown():
 
 
 def test_what_is_certain_is_said_first():
-    kueue = KueueConfig(unmodelled_gates=("featureGates.New",))
+    kueue = KueueConfig(gates={"New": True})
 
     found = [str(each.reason) for each in doubts(kueue, UNREAD)]
 

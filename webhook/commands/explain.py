@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from webhook.api.kubernetes_api import ClusterAccess, Forbidden, NotServed
+from webhook.api.kubernetes_api import ClusterAccess, Forbidden, NotServed, Refused
 from webhook.commands import (
     deciding,
     decision_table,
@@ -439,8 +439,6 @@ def _under(title: str, shown: Explanation) -> Explanation:
 
 
 def _consider(job: ManifestObject, view: DecidingView) -> CreateOutcome:
-    from webhook.commands import deciding
-
     try:
         outcome = deciding.consider_manifest(job.value, view)
     except FieldError as error:
@@ -452,9 +450,6 @@ def _consider(job: ManifestObject, view: DecidingView) -> CreateOutcome:
 
 def _dry_run(client: Client, job: Mapping[str, Any], output: str) -> Explanation:
     """Have the API server ask the webhook, for users who may create Jobs but list nothing."""
-    from webhook.api.kubernetes_api import Refused
-    from webhook.commands import decision_table
-
     try:
         created = _create(client, job)
     except Refused as error:
@@ -469,8 +464,6 @@ def _dry_run(client: Client, job: Mapping[str, Any], output: str) -> Explanation
 
 
 def _create(client: Client, job: Mapping[str, Any]) -> Mapping[str, Any]:
-    from webhook.api.kubernetes_api import Refused
-
     metadata = dict(job["metadata"])
     path, params = kind_of(job).path(metadata["namespace"]), {"dryRun": "All"}
     try:

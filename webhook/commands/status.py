@@ -12,7 +12,8 @@ import click
 from rich.text import Text
 
 from webhook.adapt.accelerators import is_accelerator
-from webhook.commands import terminal
+from webhook.api.kubernetes_api import Forbidden
+from webhook.commands import kubectl, status_parts, terminal, webhook_parts
 from webhook.commands.kubectl import (
     Scope,
     all_namespaces_option,
@@ -22,14 +23,13 @@ from webhook.commands.kubectl import (
     release_namespace_option,
     scope_options,
 )
-from webhook.commands.status_parts import StatusPart
+from webhook.commands.status_parts import StatusPart, part_of
 from webhook.commands.terminal import Line
 from webhook.model.job import PLAIN
 from webhook.model.words import figure, harmless, span
 
 if TYPE_CHECKING:
     from webhook.api.client import Client
-    from webhook.commands.status_parts import StatusPart
 
 
 _POLICIES = ("POLICY", "MODE", "STRATEGY", "READY", "OPTIONS", "MESSAGE")
@@ -365,9 +365,6 @@ def _parts(
     release_namespace: str | None,
     kueue_namespace: str,
 ) -> Mapping[str, StatusPart]:
-    from webhook.commands import status_parts, webhook_parts
-    from webhook.commands.status_parts import part_of, replicas
-
     kubernetes = _kubernetes(client)
     unix = time.time()
     ours, certificates, configurations = _installation(client, release_namespace, unix)
@@ -379,7 +376,7 @@ def _parts(
         "kueue": part_of(lambda: status_parts.kueue(client, kueue_namespace, kubernetes)),
         "leader": part_of(lambda: status_parts.leader(client, ours, unix)),
         "certificates": certificates,
-        "replicas": part_of(lambda: replicas(proxied, ours, unix)),
+        "replicas": part_of(lambda: status_parts.replicas(proxied, ours, unix)),
         "clusters": part_of(lambda: status_parts.clusters(client)),
         "policies": part_of(lambda: status_parts.policies(client)),
         "congestion": part_of(lambda: status_parts.congestion(client, ours, unix)),
@@ -405,10 +402,6 @@ def _installation(
     client: Client, release_namespace: str | None, unix: float
 ) -> tuple[str, StatusPart, Sequence[Mapping[str, Any]]]:
     """Return the release's namespace, if need be by its webhook, certificates and webhooks."""
-    from webhook.api.kubernetes_api import Forbidden
-    from webhook.commands import kubectl, status_parts
-    from webhook.commands.status_parts import StatusPart
-
     ours = release_namespace or kubectl.RELEASE_NAMESPACE
     try:
         configurations = kubectl.configurations(client)
@@ -420,8 +413,6 @@ def _installation(
 
 def _kubernetes(client: Client) -> str:
     """Return Kubernetes' version, which all may read: it shows whether the cluster answers."""
-    from webhook.api.kubernetes_api import Forbidden
-
     try:
         return str(client.get("/version").get("gitVersion", "of an unknown version"))
     except Forbidden:

@@ -485,10 +485,8 @@ def _unit(resource: str) -> int:
 _LABELS = "app.kubernetes.io/name=kueue-fallback,app.kubernetes.io/component=webhook"
 _OURS = "kueue_fallback_"
 _LIMIT_SECONDS = 15.0
-_CLUSTER = "cluster_"
-_CERTIFICATE = "certificate_"
-_UNTESTED = "untested_"
-_MATCHED = "matched_"
+_Samples: TypeAlias = Mapping[str, Sequence[tuple[Mapping[str, str], float]]]
+"""Name of a metric of ours, without its prefix, to labels and value of each sample."""
 
 
 def replicas(client: Client, namespace: str, unix: float) -> StatusPart:
@@ -544,16 +542,21 @@ def _replica(client: Client, pod: Mapping[str, Any], unix: float) -> dict[str, A
     return {**server, **_measured(samples, unix, is_ready=server["state"] != "not ready")}
 
 
-def _measured(samples: Mapping[str, float], unix: float, *, is_ready: bool) -> dict[str, Any]:
+def _measured(samples: _Samples, unix: float, *, is_ready: bool) -> dict[str, Any]:
     """Return what a replica's metrics say of it."""
-    age = samples.get("state_age_seconds", inf)
-    limit = samples.get("state_age_limit_seconds", _LIMIT_SECONDS)
-    ends = [value for name, value in samples.items() if name.startswith(_CERTIFICATE)]
-    clusters = {
-        name.removeprefix(_CLUSTER): value
-        for name, value in sorted(samples.items())
-        if name.startswith(_CLUSTER)
-    }
+    age = _one(samples, "state_age_seconds", inf)
+    limit = _one(samples, "state_age_limit_seconds", _LIMIT_SECONDS)
+    # A certificate that is not there ends at 0.
+    ends = [
+        end for _, end in samples.get("certificate_expiration_timestamp_seconds", ()) if end > 0
+    ]
+    ages = samples.get("cluster_state_age_seconds", ())
+    clusters = dict(sorted((labels.get("cluster", ""), seconds) for labels, seconds in ages))
+    broken = (
+        count
+        for labels, count in samples.get("unanswered_total", ())
+        if labels.get("reason") == "handshake"
+    )
     state = "ready" if age <= limit else "stale"
     return {
         "state": state if is_ready else "not ready",
@@ -561,41 +564,30 @@ def _measured(samples: Mapping[str, float], unix: float, *, is_ready: bool) -> d
         "certificateSecondsLeft": round(min(ends) - unix) if ends else None,
         "clusterStateAgeSeconds": {name: round(seconds, 1) for name, seconds in clusters.items()},
         "staleClusters": [name for name, seconds in clusters.items() if seconds > limit],
-        "kueueUntested": sorted(
-            name.removeprefix(_UNTESTED)
-            for name, value in samples.items()
-            if name.startswith(_UNTESTED) and value > 0
-        ),
-        "handshakeFailures": round(samples.get("handshakes", 0)),
-        "matchedPolicies": sorted(
-            name.removeprefix(_MATCHED)
-            for name, value in samples.items()
-            if name.startswith(_MATCHED) and value > 0
-        ),
+        "kueueUntested": _counted(samples, "kueue_untested", "reason"),
+        "handshakeFailures": round(sum(broken)),
+        "matchedPolicies": _counted(samples, "decisions_total", "policy"),
     }
 
 
-def _read_samples(text: str) -> Mapping[str, float]:
-    """Parse a scrape; return the samples that are shown, by a name that includes their label."""
+def _one(samples: _Samples, name: str, default: float) -> float:
+    """Return the value of a metric that has one."""
+    return next((value for _, value in samples.get(name, ())), default)
+
+
+def _counted(samples: _Samples, name: str, label: str) -> list[str]:
+    """Return the values of a label whose samples are above 0."""
+    return sorted({labels.get(label, "") for labels, value in samples.get(name, ()) if value > 0})
+
+
+def _read_samples(text: str) -> _Samples:
     from prometheus_client.parser import text_string_to_metric_families
 
-    samples: dict[str, float] = {}
+    samples: dict[str, list[tuple[Mapping[str, str], float]]] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             name = sample.name.removeprefix(_OURS)
-            if name == "certificate_expiration_timestamp_seconds" and sample.value > 0:
-                samples[_CERTIFICATE + ",".join(sample.labels.values())] = sample.value
-            elif name == "cluster_state_age_seconds":
-                samples[_CLUSTER + sample.labels.get("cluster", "")] = sample.value
-            elif name == "kueue_untested":
-                samples[_UNTESTED + sample.labels.get("reason", "")] = sample.value
-            elif name == "decisions_total":
-                policy = _MATCHED + sample.labels.get("policy", "")
-                samples[policy] = samples.get(policy, 0) + sample.value
-            elif name == "unanswered_total" and sample.labels.get("reason") == "handshake":
-                samples["handshakes"] = sample.value
-            elif name in ("state_age_seconds", "state_age_limit_seconds"):
-                samples[name] = sample.value
+            samples.setdefault(name, []).append((sample.labels, sample.value))
     return samples
 
 

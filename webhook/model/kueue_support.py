@@ -347,8 +347,8 @@ def doubts(
     *stated_version* is Kueue's version as the settings have it; it counts before what was read.
     """
     reasons = [*_of_version(manager, stated_version), *_of_configuration(kueue, manager)]
-    if kueue.unmodelled:
-        message = f"Kueue is untested with {', '.join(_some(kueue.unmodelled))}"
+    if unmodelled := unmodelled_gates(kueue.gates, kueue.release) + kueue.unmodelled_fields:
+        message = f"Kueue is untested with {', '.join(_some(unmodelled))}"
         reasons.append(Doubt(reason=KueueTested.UNMODELLED, message=message))
     return tuple(sorted(reasons, key=lambda doubt: not doubt.is_certain))
 

@@ -289,19 +289,14 @@ class KueueConfig:
     """It leaves it to ours, which asks one at a time."""
     requeue_seconds: float = 1.0
     """From when quota is released until those who were tried in vain are tried again."""
-    unmodelled_gates: tuple[str, ...] = ()
     unmodelled_fields: tuple[str, ...] = ()
+    """Fields that may make Kueue do something else than is forecast."""
     release: KueueRelease = KueueRelease()
     """That of the version that runs; the newest where it is not known, or not tested."""
     gates: Mapping[str, bool] = field(default_factory=dict)
     """Those that are set, on the command line or in the configuration."""
     is_read: bool = True
     """False: these are defaults, because nothing was found, or it could not be read."""
-
-    @property
-    def unmodelled(self) -> tuple[str, ...]:
-        """Name what may make Kueue do something else than is forecast: gates, then fields."""
-        return self.unmodelled_gates + self.unmodelled_fields
 
 
 class Stage(StrEnum):

@@ -10,8 +10,8 @@ import multiprocessing
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, MutableSequence, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, wait
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict
 from typing import Any, Final, TypeVar
 
@@ -266,8 +266,6 @@ def _rounded(value: Any) -> Any:
 
 LONG_FROM = 2_000
 """Jobs. A process takes a tenth of a second to start, and so many Jobs take half a second."""
-_STEP_SECONDS = 0.2
-_TELL_EVERY = 100
 
 
 def replay_all(
@@ -275,7 +273,7 @@ def replay_all(
 ) -> Mapping[str, Result]:
     """Replay all *arms*; *progress* gets the number of arrived Jobs, over all of them.
 
-    The results do not depend on whether they ran in parallel.
+    In parallel, which changes no result, those of a replay count once it has ended.
 
     Raises:
         FieldError: as for ``replay``.
@@ -288,7 +286,7 @@ def replay_all(
 
 
 def _processors() -> int:
-    # Without fork a process starts empty, and would have to be sent the whole scenario.
+    # Without fork a process starts empty, and imports everything again.
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
 
 
@@ -311,44 +309,15 @@ def _at_once(
     progress: Callable[[int], None],
     processes: int,
 ) -> Mapping[str, Result]:
-    context = multiprocessing.get_context("fork")
-    counts = context.Array("l", len(arms), lock=False)
     # Those that forecast take longest.
-    order = sorted(range(len(arms)), key=lambda number: not _forecasts(arms[number]))
-    with ProcessPoolExecutor(
-        processes, mp_context=context, initializer=_inherit, initargs=(scenario, arms, counts)
-    ) as pool:
-        futures = {number: pool.submit(_replay_one, number) for number in order}
-        left: set[Future[Result]] = set(futures.values())
+    order = sorted(arms, key=lambda arm: not any(p.spec.strategy.forecasts for p in arm.policies))
+    with ProcessPoolExecutor(processes, multiprocessing.get_context("fork")) as pool:
+        futures = {arm.name: pool.submit(replay, scenario, arm) for arm in order}
         try:
-            while left:
-                ended, left = wait(left, timeout=_STEP_SECONDS)
-                progress(sum(counts))
-                for future in ended:
-                    future.result()
+            for done, future in enumerate(as_completed(futures.values()), 1):
+                future.result()
+                progress(done * len(scenario.submissions))
         finally:
             # After a failure, replays that have not begun are not started.
             pool.shutdown(wait=False, cancel_futures=True)
-    return {arm.name: futures[number].result() for number, arm in enumerate(arms)}
-
-
-def _forecasts(arm: Arm) -> bool:
-    return any(policy.spec.strategy.forecasts for policy in arm.policies)
-
-
-_INHERITED: list[tuple[Scenario, Sequence[Arm], MutableSequence[int]]] = []
-"""In a forked process: its parent's data, which did not have to be sent."""
-
-
-def _inherit(scenario: Scenario, arms: Sequence[Arm], counts: MutableSequence[int]) -> None:
-    _INHERITED[:] = [(scenario, arms, counts)]
-
-
-def _replay_one(number: int) -> Result:
-    ((scenario, arms, counts),) = _INHERITED
-
-    def tell(come: int) -> None:
-        if come % _TELL_EVERY == 0 or come == len(scenario.submissions):
-            counts[number] = come
-
-    return replay(scenario, arms[number], progress=tell)
+    return {arm.name: futures[arm.name].result() for arm in arms}

@@ -24,7 +24,6 @@ from webhook.model.kueue_support import (
     is_on,
     is_version,
     unmodelled_fields,
-    unmodelled_gates,
 )
 from webhook.model.pods import Expression, Operator, Selector, read_selector
 from webhook.model.policy import patterns
@@ -68,7 +67,6 @@ def under_gates(
         device_mappings=config.device_mappings if are_devices_counted(gates, release) else {},
         admission_fair_sharing=config.admission_fair_sharing if by_usage else None,
         requeue_seconds=_LONG_REQUEUE_SECONDS if is_long else KueueConfig().requeue_seconds,
-        unmodelled_gates=unmodelled_gates(gates, release),
     )
 
 

@@ -20,7 +20,6 @@ from webhook.model.costs.accelerator_profile import read_accelerator_profile
 from webhook.model.costs.tariff import read_tariff
 from webhook.model.fields import FieldError, child
 from webhook.model.pods import (
-    EVERYTHING,
     NOTHING,
     Selector,
     read_selector,
@@ -342,10 +341,9 @@ OUR_WEBHOOK = "create.kueue-fallback.dev"
 class Webhooks(NamedTuple):
     """Whether a webhook configuration holds our webhook and Kueue's."""
 
-    ours: bool
+    reviewed: Selector | None
+    """Namespaces whose new Jobs our webhook reviews; None: it is not ours."""
     kueues: bool
-    namespaces: Selector = EVERYTHING
-    """Namespaces whose new Jobs our webhook reviews."""
 
 
 def read_by_kind(
@@ -426,9 +424,8 @@ def _read_webhooks(source: Mapping[str, Any]) -> Webhooks:
         for webhook, here in fields.objects(source, "webhooks", "")
     }
     return Webhooks(
-        ours=OUR_WEBHOOK in selectors,
+        reviewed=selectors.get(OUR_WEBHOOK),
         kueues=KUEUES_WEBHOOK in selectors,
-        namespaces=selectors.get(OUR_WEBHOOK, EVERYTHING),
     )
 
 

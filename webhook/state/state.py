@@ -572,16 +572,16 @@ def _runs_before_kueue(tables: _Tables) -> bool:
     Webhooks run in the order of their configurations' names; each of ours must come first.
     """
     configurations = tables[kinds.WEBHOOKS].items()
-    ours = [name for (_, name), configuration in configurations if configuration.ours]
-    kueues = [name for (_, name), configuration in configurations if configuration.kueues]
+    ours = [name for (_, name), webhooks in configurations if webhooks.reviewed is not None]
+    kueues = [name for (_, name), webhooks in configurations if webhooks.kueues]
     return bool(ours and kueues) and max(ours) < min(kueues)
 
 
 def _reviewed_namespaces(tables: _Tables) -> tuple[Selector, ...]:
     return tuple(
-        configuration.namespaces
+        configuration.reviewed
         for configuration in tables[kinds.WEBHOOKS].values()
-        if configuration.ours
+        if configuration.reviewed is not None
     )
 
 
