@@ -44,6 +44,23 @@ def test_a_job_comes_to_its_rates_its_energy_and_the_value_of_its_time():
     assert only.cost.total == pytest.approx(0.11 + 1.0)
 
 
+@pytest.mark.parametrize(("held", "transfer"), [([], 200.0), (["imagenet"], None)])
+def test_data_that_is_not_where_a_job_runs_counts_in_its_total(held, transfer):
+    source = priced(arrivals=[{"at": "0s", "job": "work"}])
+    annotations = source["jobs"]["work"]["job"]["metadata"].setdefault("annotations", {})
+    annotations["kueue-fallback.dev/data"] = "imagenet=100Gi"
+    source["tariffs"]["objects"] = [tariff(transfer="2", holds=held)]
+
+    scenario, found = results(source, "static")
+
+    (only,) = found["static"].jobs
+    assert only.cost.transfer == transfer
+    assert only.cost.total == pytest.approx(only.cost.money + 1.0 + (transfer or 0.0))
+    answer = to_json(scenario, list(found.values()), seed=0)["strategies"][0]
+    assert answer["totals"].get("transfer") == answer["jobs"][0].get("transfer") == transfer
+    assert ("TRANSFER" in table(scenario, list(found.values()))) is (transfer is not None)
+
+
 def test_lateness_counts_from_the_deadline_of_the_scenario():
     source = priced(arrivals=[{"at": "0s", "job": "work"}])
     source["jobs"]["work"]["deadline"] = "8s"

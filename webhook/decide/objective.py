@@ -13,7 +13,7 @@ from typing import Final
 from webhook.cost import terms
 from webhook.cost.terms import SIGMAS_IN_80_PERCENT, Span
 from webhook.decide.wishes import Wishes
-from webhook.model.costs.prices import DAY, HOUR, Cost, Place, Stakes
+from webhook.model.costs.prices import DAY, HOUR, Cost, Place, Prices, Stakes
 from webhook.model.decision import Assessment, Rejection
 from webhook.model.forecasts import Forecast
 from webhook.model.policy.strategy import LeastCost
@@ -187,8 +187,12 @@ def _congestion(place: Place | None, span: Span) -> float:
 def _transfer(place: Place | None, wishes: Wishes) -> float:
     if place is None:
         return 0.0
-    missing = sum(size for name, size in wishes.data if name not in place.prices.holds)
-    return missing * place.prices.transfer * (1 - place.warm)
+    return transfer_of(place.prices, wishes.data) * (1 - place.warm)
+
+
+def transfer_of(prices: Prices, data: Sequence[tuple[str, float]]) -> float:
+    """Return the money for bringing *data*, names with their GiB, to where it is not held."""
+    return prices.transfer * sum(size for name, size in data if name not in prices.holds)
 
 
 def _left_out(compared: Mapping[str, Cost]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -10,7 +10,7 @@ import multiprocessing
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict
 from typing import Any, Final, TypeVar
@@ -44,7 +44,13 @@ _HEADER: Final = (
 )
 
 
-_COSTS: Final = ("COST", "MONEY", "KWH", "KG CO2", "LATE", "TOTAL")
+_COSTS: Final[Mapping[str, Callable[[JobCost], float | None]]] = {
+    "MONEY": lambda costs: costs.money,
+    "KWH": lambda costs: costs.kwh,
+    "KG CO2": lambda costs: costs.kilograms,
+    "TRANSFER": lambda costs: costs.transfer,
+}
+"""Columns of what strategies came to, between their names and ``LATE`` and ``TOTAL``."""
 
 
 def table(scenario: Scenario, results: Sequence[Result]) -> str:
@@ -55,7 +61,7 @@ def table(scenario: Scenario, results: Sequence[Result]) -> str:
         *aligned([_HEADER, *(_row(result, results) for result in results)]),
     ]
     if scenario.prices is not None:
-        lines += ["", *aligned([_COSTS, *map(_cost_row, results)])]
+        lines += ["", *aligned(list(_cost_rows(results)))]
     if 1 < len(scenario.templates) <= _MOST_KINDS:
         header = ("MEAN TURNAROUND", *scenario.templates)
         rows = [(result.strategy, *_by_job(result, scenario)) for result in results]
@@ -141,13 +147,22 @@ def _row(result: Result, results: Sequence[Result]) -> tuple[str, ...]:
     )
 
 
-def _cost_row(result: Result) -> tuple[str, ...]:
-    costs = result.totals.costs
-    if costs is None:
-        return (result.strategy, *"-----")
-    amounts = (costs.money, costs.kwh, costs.kilograms)
-    known = ["-" if amount is None else figure(amount) for amount in (*amounts, costs.total)]
-    return (result.strategy, *known[:3], str(result.totals.late), known[3])
+def _cost_rows(results: Sequence[Result]) -> Iterator[tuple[str, ...]]:
+    """Yield the header and each strategy's row; what data costs to bring only where some was."""
+    known = [result.totals.costs for result in results]
+    is_brought = any(costs is not None and costs.transfer is not None for costs in known)
+    columns = {name: find for name, find in _COSTS.items() if name != "TRANSFER" or is_brought}
+    yield ("COST", *columns, "LATE", "TOTAL")
+    for result, costs in zip(results, known, strict=True):
+        if costs is None:
+            yield (result.strategy, *"-" * (len(columns) + 2))
+            continue
+        amounts = [_amount(find(costs)) for find in columns.values()]
+        yield (result.strategy, *amounts, str(result.totals.late), _amount(costs.total))
+
+
+def _amount(known: float | None) -> str:
+    return "-" if known is None else figure(known)
 
 
 def saved(result: Result, results: Sequence[Result]) -> float | None:
@@ -232,6 +247,7 @@ def _costs_json(costs: JobCost | None, late: float | None) -> Mapping[str, Any]:
         "money": _rounded(costs.money),
         "kWh": _rounded(costs.kwh),
         "kgCO2": _rounded(costs.kilograms),
+        **({} if costs.transfer is None else {"transfer": _rounded(costs.transfer)}),
         "late": _rounded(late),
         "total": _rounded(costs.total),
     }

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from webhook.adapt.accelerators import is_accelerator
 from webhook.cost import terms
 from webhook.cost.terms import Span
-from webhook.decide.objective import stakes_of
+from webhook.decide.objective import stakes_of, transfer_of
 from webhook.decide.wishes import Wishes
 from webhook.model.costs.prices import HOUR, Prices
 from webhook.model.policy.fallback_policy import FallbackPolicy
@@ -34,10 +34,12 @@ class JobCost:
     kwh: float | None
     kilograms: float | None
     """CO2."""
+    transfer: float | None
+    """Money for data that was not where it ran, in full for each run; None: no data was missing."""
     late: float | None
     """Seconds after its deadline; None: it has none."""
     total: float | None
-    """With carbon, time and lateness as the first policy by Cost weighs them."""
+    """With transfer, and carbon, time and lateness as the first policy by Cost weighs them."""
 
 
 class LostRun(NamedTuple):
@@ -183,6 +185,7 @@ def _total_costs(costs: Sequence[JobCost]) -> JobCost | None:
         money=_sum(cost.money for cost in costs),
         kwh=_sum(cost.kwh for cost in costs),
         kilograms=_sum(cost.kilograms for cost in costs),
+        transfer=_sum(cost.transfer for cost in costs),
         late=_sum(cost.late for cost in costs),
         total=_sum(cost.total for cost in costs),
     )
@@ -263,11 +266,19 @@ def _cost(
     if wishes.deadline is not None:
         late = max(0.0, job.finish - job.arrival - wishes.deadline)
     kilograms = found.kilograms
-    total = found.paid
+    transfer = transfer_of(there, wishes.data) or None
+    total = found.paid if transfer is None else (found.paid or 0.0) + transfer
     if rules is not None:
         stakes = stakes_of(rules, wishes, 1.0)
         total = (total or 0.0) + stakes.carbon_price * (kilograms or 0.0)
         total += stakes.time_value * (job.finish - job.arrival) / HOUR
         if late:
             total += stakes.late_hour * late / HOUR + stakes.late_fixed
-    return JobCost(money=found.paid, kwh=found.kwh, kilograms=kilograms, late=late, total=total)
+    return JobCost(
+        money=found.paid,
+        kwh=found.kwh,
+        kilograms=kilograms,
+        transfer=transfer,
+        late=late,
+        total=total,
+    )
