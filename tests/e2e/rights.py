@@ -24,7 +24,8 @@ from webhook.api.kubernetes_api import ClusterError, NotServed
 from webhook.api.lease import Elector
 from webhook.api.resources import SAVINGS, ReadObject
 from webhook.api.watch import Follower, WatchUpdate
-from webhook.commands import probe, unfinished
+from webhook.commands import probe
+from webhook.commands.release import unfinished
 from webhook.console.access import AccessQuery, Reviews, Unanswered, Unknown, Viewer
 from webhook.console.console import lease_in, savings_in
 from webhook.controller import controller, mover, policy_status, records, status_keeper, unreviewed
@@ -361,7 +362,7 @@ def probing(_, kubeconfig, __):
 def listing_unfinished(_, kubeconfig, __):
     """List what is unfinished, and release what is held, as the hook before an uninstall does."""
     arguments = ["--release", "--kubeconfig", kubeconfig]
-    return CliRunner().invoke(unfinished.command, arguments).stderr
+    return CliRunner().invoke(unfinished, arguments).stderr
 
 
 def _always():
