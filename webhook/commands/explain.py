@@ -15,7 +15,6 @@ from webhook.api.kubernetes_api import ClusterAccess, Forbidden, NotServed, Refu
 from webhook.commands import (
     deciding,
     decision_table,
-    job_diff,
     terminal,
 )
 from webhook.commands.decision_table import state_of, table
@@ -194,7 +193,8 @@ def _diff(
     title: str, before: Mapping[str, Any], after: Mapping[str, Any], output: str
 ) -> list[Line]:
     """Return a part that shows what is changed, where it is wide by path; none if nothing is."""
-    changes = (job_diff.lines if output == "wide" else job_diff.things)(before, after)
+    shown = decision_table.changed_lines if output == "wide" else decision_table.changes
+    changes = shown(before, after)
     tones = {"-": "refused", "+": "accepted"}
     painted = [
         part
@@ -485,7 +485,10 @@ def _render(
         title = "It changes:" if outcome.edits else "If the policy were enforced, it would change:"
         shown = table(outcome, terminal.columns(output), mismatches)
         return [*shown, *_diff(title, job, enforced, output)]
-    answer = {**_outcome_json(outcome, mismatches), "changes": job_diff.lines(job, enforced)}
+    answer = {
+        **_outcome_json(outcome, mismatches),
+        "changes": decision_table.changed_lines(job, enforced),
+    }
     if outcome.edits:
         answer["job"] = deciding.patched(job, outcome)
     return answer

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from webhook.adapt.accelerators import is_accelerator
 from webhook.api.kubernetes_api import Forbidden
-from webhook.commands import kubectl, status_parts, terminal, webhook_parts
+from webhook.commands import kubectl, status_parts, terminal
 from webhook.commands.kubectl import (
     Scope,
     all_namespaces_option,
@@ -371,8 +371,8 @@ def _parts(
     here = scope.here
     parts = {
         "switch": part_of(lambda: status_parts.switch(client, ours)),
-        "webhook": part_of(lambda: webhook_parts.webhook(client, configurations, here)),
-        "deployments": part_of(lambda: webhook_parts.deployments(client, ours)),
+        "webhook": part_of(lambda: status_parts.webhook(client, configurations, here)),
+        "deployments": part_of(lambda: status_parts.deployments(client, ours)),
         "kueue": part_of(lambda: status_parts.kueue(client, kueue_namespace, kubernetes)),
         "leader": part_of(lambda: status_parts.leader(client, ours, unix)),
         "certificates": certificates,
@@ -388,11 +388,11 @@ def _parts(
         lambda: status_parts.dispatcher(client, kueue_namespace, parts["leader"], unix)
     )
     parts["kueue"] = status_parts.untested(parts["kueue"], parts["policies"], parts["replicas"])
-    published = webhook_parts.savings(client, ours)
-    parts["policies"] = webhook_parts.unmatched(
+    published = status_parts.savings(client, ours)
+    parts["policies"] = status_parts.unmatched(
         parts["policies"], parts["replicas"], published, unix
     )
-    parts["replicas"] = webhook_parts.with_handshakes(parts["replicas"], parts["webhook"])
+    parts["replicas"] = status_parts.with_handshakes(parts["replicas"], parts["webhook"])
     if scope.is_everywhere or scope.namespace or parts["clusterQueues"].forbidden:
         parts["localQueues"] = part_of(lambda: status_parts.local_queues(client, scope.listed))
     return parts

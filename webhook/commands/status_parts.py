@@ -1,7 +1,7 @@
 """The parts of a status, each read from the cluster with the user's rights.
 
-Policies, off switch, leader, certificates, worker clusters, queues, servers and Kueue itself; how
-they are shown is not known here.
+Policies, off switch, leader, certificates, worker clusters, queues, servers and Kueue itself, and
+whether anything decides at all, or Jobs go by unasked; how they are shown is not known here.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from __future__ import annotations
 import base64
 import binascii
 import time
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import quote
 
 from webhook.api import lease
@@ -24,23 +25,28 @@ from webhook.api.resources import (
     KUEUE_DEPLOYMENT,
     OFF_SWITCH,
     POLICIES,
+    SAVINGS,
     TEAM_POLICIES,
     kueue_path,
     our_path,
 )
+from webhook.commands import probe
 from webhook.commands.decision_table import unix_of
 from webhook.commands.kubectl import listed
 from webhook.commands.switch import off_of
+from webhook.hindsight.savings_record import SavingsRecord, read_savings
 from webhook.kueue.tree_forecast import wait_for
 from webhook.model.faults import attempted
 from webhook.model.fields import FieldError
 from webhook.model.job import PLAIN
 from webhook.model.kueue_support import KueueTested
+from webhook.model.pods import read_selector
 from webhook.model.quantity import CPU, FlavorResource, render
 from webhook.model.queues import ClusterQueue, Held, StopPolicy
 from webhook.state.forecast_input import ForecastInput, ForecastInputs, cluster_queues_of
 from webhook.state.kueue_config import read_kueue_config, read_kueue_manager
 from webhook.state.published_congestion import read_congestion
+from webhook.state.readers import OUR_WEBHOOK
 from webhook.state.snapshot import Snapshot
 from webhook.state.snapshot_file import fetch_state
 from webhook.state.workload import awaiting
@@ -606,3 +612,125 @@ def _port(pod: Mapping[str, Any]) -> int:
     return next(
         (int(port["containerPort"]) for port in ports if port.get("name") == "metrics"), 8080
     )
+
+
+_OF_RELEASE: Final = {"labelSelector": "app.kubernetes.io/name=kueue-fallback"}
+_DAY_SECONDS: Final = 86_400.0
+_HOUR_SECONDS: Final = 3600.0
+
+
+def webhook(
+    client: Client, configurations: Sequence[Mapping[str, Any]], namespace: str
+) -> StatusPart:
+    """Tell whether the API server gets the webhook's answer about a new Job in *namespace*.
+
+    Raises:
+        Forbidden: the user may not create Jobs there.
+
+    """
+    if not _is_sent(client, configurations, namespace):
+        return StatusPart(unknown=f"Jobs in namespace {namespace} are not sent to it; name another")
+    began = time.monotonic()
+    try:
+        seen_by = probe.ask(client, namespace)
+    except Forbidden:
+        raise
+    except ClusterError as error:
+        return StatusPart(unknown=f"the API server refuses a Job as a dry run: {error}")
+    took = round(1000 * (time.monotonic() - began))
+    shown = {"answers": bool(seen_by), "namespace": namespace, "by": seen_by, "milliseconds": took}
+    why = (
+        f"the API server gets no answer about a new Job in namespace {namespace}, so none is "
+        "decided: kubectl fallback probe says what to check"
+    )
+    return StatusPart(shown=shown, trouble=() if seen_by else (why,))
+
+
+def _is_sent(client: Client, configurations: Sequence[Mapping[str, Any]], namespace: str) -> bool:
+    """Return whether the configuration asks for reviews of new Jobs there, as far as is known."""
+    selectors = [
+        read_selector(hook["namespaceSelector"], "namespaceSelector")
+        for configuration in configurations
+        for hook in configuration["webhooks"]
+        if hook.get("name") == OUR_WEBHOOK and hook.get("namespaceSelector")
+    ]
+    if not selectors:
+        return True
+    try:
+        labels = client.get(f"/api/v1/namespaces/{namespace}")["metadata"].get("labels") or {}
+    except (Forbidden, NotServed):
+        return True
+    return any(selector.matches(labels) for selector in selectors)
+
+
+def deployments(client: Client, namespace: str) -> StatusPart:
+    """Return how many pods of each Deployment of the release are ready; none is trouble.
+
+    Raises:
+        Forbidden: the user may not list Deployments.
+
+    """
+    path = f"/apis/apps/v1/namespaces/{namespace}/deployments"
+    shown = [
+        {"name": source["metadata"]["name"], **pods}
+        for source in listed(client, path, _OF_RELEASE)
+        if (pods := ready_pods(source)) is not None
+    ]
+    trouble = [
+        f"Deployment {each['name']}: none of {each['wanted']} pods is ready"
+        for each in shown
+        if each["wanted"] and not each["ready"]
+    ]
+    return StatusPart(shown=shown, trouble=tuple(trouble))
+
+
+def with_handshakes(replicas: StatusPart, answered: StatusPart) -> StatusPart:
+    """Add to the servers how many handshakes failed, where nothing shows that reviews arrive.
+
+    Other clients than the API server use the port, too, so they are no trouble otherwise.
+    """
+    if answered.shown is not None and answered.shown["answers"]:
+        return replicas
+    broken = [
+        f"{server['name']} counts {server['handshakeFailures']} TLS handshakes that failed: does "
+        "the API server trust its certificate?"
+        for server in replicas.shown or ()
+        if server["handshakeFailures"]
+    ]
+    return replace(replicas, trouble=(*replicas.trouble, *broken))
+
+
+def savings(client: Client, namespace: str) -> SavingsRecord | None:
+    """Return what the controller last published of the Jobs that ended; None: it is not known."""
+    try:
+        return read_savings(client.get(f"/api/v1/namespaces/{namespace}/configmaps/{SAVINGS}"))
+    except (NotServed, Forbidden, FieldError, ValueError, zlib.error):
+        return None
+
+
+def unmatched(
+    policies: StatusPart, replicas: StatusPart, published: SavingsRecord | None, unix: float
+) -> StatusPart:
+    """Add to the policies which of them have matched no Job for a day, as far as it is known.
+
+    Servers count what was matched since their start, and the journal has the Jobs that ended.
+    """
+    if published is None and not replicas.shown:
+        return policies
+    busy = {policy for server in replicas.shown or () for policy in server["matchedPolicies"]}
+    since = unix - _DAY_SECONDS
+    hours = published.hours if published is not None else ()
+    busy |= {hour.policy for hour in hours if hour.since + _HOUR_SECONDS > since}
+    quiet = [
+        policy["name"]
+        for policy in policies.shown or ()
+        # What teams write badly is no trouble of who installed this.
+        if "/" not in policy["name"]
+        and policy["name"] not in busy
+        and (unix_of(policy["created"]) or unix) < since
+    ]
+    trouble = [
+        f"policy {name} has matched no Job for a day: kubectl fallback explain -f JOB.yaml says why"
+        for name in quiet
+    ]
+    return replace(policies, trouble=(*policies.trouble, *trouble))

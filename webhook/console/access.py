@@ -12,52 +12,13 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from webhook.api.kubernetes_api import ClusterError
 from webhook.jobs import BY_NAME
 from webhook.model import fields
 from webhook.model.fields import FieldError
 from webhook.model.job import PLAIN, Requester, read_requester
-
-
-class Rights(Protocol):
-    """What a user of the console may see."""
-
-    def may_get(self, names: Iterable[str], *, group: str, resource: str) -> frozenset[str]:
-        """Return which of these cluster-scoped objects the user may get."""
-
-    def may_list_jobs(self, namespaces: Iterable[str], kind: str = PLAIN) -> frozenset[str]:
-        """Return the namespaces in which the user may list Jobs of a kind."""
-
-    def may_create(self, namespace: str, kind: str) -> bool:
-        """Return whether the user may create Jobs of a kind in a namespace."""
-
-    @property
-    def requester(self) -> Requester | None:
-        """Return the user who asks; None: unknown."""
-
-
-class Everybody:
-    """All rights, for whoever reaches loopback: port-forward requires rights of its own."""
-
-    def may_get(self, names: Iterable[str], *, group: str, resource: str) -> frozenset[str]:  # noqa: ARG002 - they may see all
-        return frozenset(names)
-
-    def may_list_jobs(
-        self,
-        namespaces: Iterable[str],
-        kind: str = PLAIN,  # noqa: ARG002 - likewise
-    ) -> frozenset[str]:
-        return frozenset(namespaces)
-
-    def may_create(self, namespace: str, kind: str) -> bool:  # noqa: ARG002 - likewise
-        return True
-
-    @property
-    def requester(self) -> Requester | None:
-        return None
-
 
 REMEMBERED_SECONDS = 10.0
 """A right that was revoked works for so long, at most."""
@@ -94,6 +55,51 @@ class AccessQuery(NamedTuple):
     resource: str
     namespace: str = ""
     name: str = ""
+
+
+class Rights:
+    """What a user of the console may see."""
+
+    def __init__(self, has: Callable[[AccessQuery], bool], requester: Requester | None) -> None:
+        """Ask *has* about each right of *requester*; None: it is not known who asks."""
+        self._has, self.requester = has, requester
+
+    def may_get(self, names: Iterable[str], *, group: str, resource: str) -> frozenset[str]:
+        """Return which of these cluster-scoped objects the user may get."""
+        wanted = sorted(set(names))
+        if len(wanted) > 1 and self._has(AccessQuery("list", group, resource)):
+            return frozenset(wanted)
+        return frozenset(
+            name
+            for name in wanted[:ASKED]
+            if self._has(AccessQuery("get", group, resource, name=name))
+        )
+
+    def may_list_jobs(self, namespaces: Iterable[str], kind: str = PLAIN) -> frozenset[str]:
+        """Return the namespaces in which the user may list Jobs of a kind."""
+        known = BY_NAME.get(kind)
+        if known is None:
+            return frozenset()
+        # The newest decisions come first, so their namespaces are checked.
+        wanted = tuple(dict.fromkeys(namespaces))
+        asked = AccessQuery("list", known.group, known.plural)
+        if len(wanted) > 1 and self._has(asked):
+            return frozenset(wanted)
+        return frozenset(
+            name for name in wanted[:ASKED] if self._has(asked._replace(namespace=name))
+        )
+
+    def may_create(self, namespace: str, kind: str) -> bool:
+        """Return whether the user may create Jobs of a kind in a namespace."""
+        known = BY_NAME[kind]
+        return self._has(AccessQuery("create", known.group, known.plural, namespace))
+
+
+class Everybody(Rights):
+    """All rights, for whoever reaches loopback: port-forward requires rights of its own."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda _: True, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +169,7 @@ class Reviews:
         user = self._users.get(key, lambda: self._counted_user(token, peer))
         if not isinstance(user, Viewer):
             raise Unknown
-        return _Reviewed(self, user)
+        return Rights(partial(self.allows, user), user.requester)
 
     def allows(self, user: Viewer, asked: AccessQuery) -> bool:
         """Return whether a user has a right.
@@ -218,45 +224,6 @@ class Reviews:
             return fields.mapping(answer, "status", "")
         except (ClusterError, FieldError) as error:
             raise Unanswered(f"{kind}: {error}") from error
-
-
-class _Reviewed:
-    """The rights of a user whom the API server knows."""
-
-    def __init__(self, reviews: Reviews, user: Viewer) -> None:
-        self._reviews, self._user = reviews, user
-
-    def may_get(self, names: Iterable[str], *, group: str, resource: str) -> frozenset[str]:
-        wanted = sorted(set(names))
-        if len(wanted) > 1 and self._has("list", group, resource):
-            return frozenset(wanted)
-        return frozenset(
-            name for name in wanted[:ASKED] if self._has("get", group, resource, name=name)
-        )
-
-    def may_list_jobs(self, namespaces: Iterable[str], kind: str = PLAIN) -> frozenset[str]:
-        known = BY_NAME.get(kind)
-        if known is None:
-            return frozenset()
-        # The newest decisions come first, so their namespaces are checked.
-        wanted = tuple(dict.fromkeys(namespaces))
-        may_list = partial(self._has, "list", known.group, known.plural)
-        if len(wanted) > 1 and may_list():
-            return frozenset(wanted)
-        return frozenset(name for name in wanted[:ASKED] if may_list(namespace=name))
-
-    def may_create(self, namespace: str, kind: str) -> bool:
-        known = BY_NAME[kind]
-        return self._has("create", known.group, known.plural, namespace=namespace)
-
-    @property
-    def requester(self) -> Requester:
-        return self._user.requester
-
-    def _has(
-        self, verb: str, group: str, resource: str, *, namespace: str = "", name: str = ""
-    ) -> bool:
-        return self._reviews.allows(self._user, AccessQuery(verb, group, resource, namespace, name))
 
 
 def _read_user(source: Mapping[str, Any]) -> Viewer:

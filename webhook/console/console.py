@@ -127,16 +127,13 @@ class Followed:
 
     def __init__(self, book: DecisionStore, settings: Settings, log: Callable[[str], None]) -> None:
         self._book, self._settings, self._log = book, settings, log
-        self._judged: dict[Key, Judged] = {}
-        self._teams_judged: dict[Key, Judged] = {}
-        self._leads: dict[Key, Leads] = {}
-        self._published: dict[Key, SavingsRecord] = {}
-        self._known: Mapping[str, dict[Key, Any]] = {
-            POLICIES: self._judged,
-            **({TEAM_POLICIES: self._teams_judged} if settings.team_policies else {}),
-            LEASES: self._leads,
-            SAVINGS: self._published,
-        }
+        self._resources = (
+            JUDGED,
+            *((TEAMS_JUDGED,) if settings.team_policies else ()),
+            lease_in(settings.namespace),
+            savings_in(settings.namespace),
+        )
+        self._known: Mapping[str, dict[Key, Any]] = {each.kind: {} for each in self._resources}
         self._troubles: dict[str, str] = {}
         followed = settings.kinds if settings.console_follow_jobs else ()
         self._jobs = {BY_NAME[name].plural: BY_NAME[name] for name in followed}
@@ -150,18 +147,21 @@ class Followed:
     def judged(self) -> Mapping[str, Judged]:
         """Policy to the conditions that the controller wrote on it."""
         with self._lock:
-            known = {**self._judged, **self._teams_judged}.items()
-            return {full_name(key): judged for key, judged in known}
+            return {
+                full_name(key): judged
+                for kind in (POLICIES, TEAM_POLICIES)
+                for key, judged in self._known.get(kind, {}).items()
+            }
 
     @property
     def leads(self) -> Leads | None:
         with self._lock:
-            return next(iter(self._leads.values()), None)
+            return next(iter(self._known[LEASES].values()), None)
 
     @property
     def published(self) -> SavingsRecord | None:
         with self._lock:
-            return next(iter(self._published.values()), None)
+            return next(iter(self._known[SAVINGS].values()), None)
 
     def begin(self) -> None:
         """Start the watches, and wait a little for their first lists."""
@@ -171,11 +171,8 @@ class Followed:
         if is_first:
             for kind in self._jobs.values():
                 self._start(jobs(NewestJobs(kind=kind.kind), kind), metadata_only=True)
-            self._start(JUDGED, metadata_only=False)
-            if self._settings.team_policies:
-                self._start(TEAMS_JUDGED, metadata_only=False)
-            self._start(lease_in(self._settings.namespace), metadata_only=False)
-            self._start(savings_in(self._settings.namespace), metadata_only=False)
+            for resource in self._resources:
+                self._start(resource, metadata_only=False)
         for listed in self._listed.values():
             listed.wait(max(0.0, until - time.monotonic()))
 

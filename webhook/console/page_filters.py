@@ -197,7 +197,7 @@ def _policies(
     }
     is_all = not (filters.namespace or filters.queue)
     for policy in view.policies:
-        options = (option.name or "" for option in policy.spec.options)
+        options = (option.name for option in policy.spec.options)
         if (
             _has(filters.policy, policy.name)
             and _has(filters.text, policy.name, policy.spec.mode, *options, *ways_of(policy))

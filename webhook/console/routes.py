@@ -193,14 +193,14 @@ def _answer_errors(app: Flask, on_error: Callable[[Exception], None]) -> None:
     @app.errorhandler(Unknown)
     def ask_who(_: Unknown) -> Response:
         text = "needs a bearer token that the API server knows"
-        response = _to_json({"error": text}, HTTPStatus.UNAUTHORIZED)
+        response = explain(Problem(HTTPStatus.UNAUTHORIZED, text))
         response.headers["WWW-Authenticate"] = "Bearer"
         return response
 
     @app.errorhandler(TooMany)
     def ask_less(_: TooMany) -> Response:
         text = "too many tokens that the API server does not know came from this address"
-        response = _to_json({"error": text}, HTTPStatus.TOO_MANY_REQUESTS)
+        response = explain(Problem(HTTPStatus.TOO_MANY_REQUESTS, text))
         response.headers["Retry-After"] = f"{REMEMBERED_SECONDS:.0f}"
         return response
 
@@ -208,14 +208,12 @@ def _answer_errors(app: Flask, on_error: Callable[[Exception], None]) -> None:
     def say_later(error: Unanswered) -> Response:
         on_error(error)
         text = "the API server does not say who asks and what they may see"
-        response = _to_json({"error": text}, HTTPStatus.SERVICE_UNAVAILABLE)
-        response.headers["Retry-After"] = str(RETRY_SECONDS)
-        return response
+        return explain(Problem(HTTPStatus.SERVICE_UNAVAILABLE, text))
 
     @app.errorhandler(HTTPException)
     def name_status(error: HTTPException) -> Response:
         status = HTTPStatus(error.code or HTTPStatus.INTERNAL_SERVER_ERROR)
-        response = _to_json({"error": status.phrase.lower()}, status)
+        response = explain(Problem(status, status.phrase.lower()))
         if status is HTTPStatus.METHOD_NOT_ALLOWED:
             response.headers["Allow"] = "POST" if request.path == _DRY_RUN else "GET, HEAD"
         return response
@@ -223,7 +221,7 @@ def _answer_errors(app: Flask, on_error: Callable[[Exception], None]) -> None:
     @app.errorhandler(Exception)
     def admit_bug(error: Exception) -> Response:
         on_error(error)
-        return _to_json({"error": "internal error"}, HTTPStatus.INTERNAL_SERVER_ERROR)
+        return explain(Problem(HTTPStatus.INTERNAL_SERVER_ERROR, "internal error"))
 
 
 def _given(names: frozenset[str]) -> Mapping[str, str]:

@@ -239,7 +239,7 @@ def decided(
 ) -> tuple[tuple[str, int], ...]:
     """Return options of a policy in its order, and how many decisions took each; "": left alone."""
     taken = Counter(each.option for each in decisions if each.recorded.policy == policy.name)
-    names = (*(option.name or "" for option in policy.spec.options), "")
+    names = (*(option.name for option in policy.spec.options), "")
     return tuple((name, taken[name]) for name in names)
 
 

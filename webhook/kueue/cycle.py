@@ -13,6 +13,7 @@ import heapq
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, TypeAlias
 
 from webhook.kueue import assignment, queue_lines
@@ -20,7 +21,6 @@ from webhook.kueue.assignment import (
     Assignment,
     Claimant,
     DomainsInUse,
-    Level,
     Oracle,
     PreemptionMode,
     oracle_by_counts,
@@ -28,17 +28,11 @@ from webhook.kueue.assignment import (
 from webhook.kueue.cycle_log import Kind, Rank
 from webhook.kueue.fair_sharing import LocalQueueUse, Tournament
 from webhook.kueue.preemption import Candidate, TriedHead
-from webhook.kueue.preemptor import Possibility
 from webhook.kueue.queue_lines import ClusterQueueHeads, FlavorSearches, QueueEntry, Shape
 from webhook.kueue.quota import Taken, UsageTree
 from webhook.kueue.quota_holders import QuotaHolders
 from webhook.model.queues import ClusterQueue, KueueConfig, QuotaHolder
 
-MODES: Final = {
-    Possibility.NO_CANDIDATES: PreemptionMode.NO_CANDIDATES,
-    Possibility.PREEMPT: PreemptionMode.PREEMPT,
-    Possibility.RECLAIM: PreemptionMode.RECLAIM,
-}
 _MORE_THAN_THERE_IS: Final = 1 << 61
 Kept: TypeAlias = tuple[int, float, int, Taken]
 """Quota set aside for a head: its height, its negated priority, its node, the amounts."""
@@ -393,26 +387,17 @@ class Cycles:
 
     def _oracle(self, heads: ClusterQueueHeads) -> Oracle:
         """Return what a queue's head may preempt."""
-        holders = self._holders
         if self._oracle_of is not None:
             return self._oracle_of(heads)
-        if holders is None:
+        if self._holders is None:
             return oracle_by_counts(self._tree, heads.leaf, heads.queue, lower_holds=lambda: False)
-
-        def possibility(cell: int, amount: int) -> Level:
-            preemptor = _preemptor(heads, ((cell, amount),))
-            possible, height = holders.possibility(preemptor, cell, amount)
-            return MODES[possible], height
-
-        return possibility
+        return partial(self._holders.preemptions.possibility, _preemptor(heads, ()))
 
     def _victims(self, heads: ClusterQueueHeads, found: Assignment) -> tuple[Candidate, ...]:
         """Return whom Kueue would preempt for a head at the present usage."""
         if self._holders is None or not assignment.asks_for_victims(found.mode):
             return ()
-        tree, leaf = self._tree, heads.leaf
-        short = [cell for cell, amount in found.taken if tree.available(leaf, cell) < amount]
-        return self._holders.targets(_preemptor(heads, found.taken), short) if short else ()
+        return self._holders.preemptions.victims(_preemptor(heads, found.taken))
 
     def _in_order(self, contenders: Sequence[Contender], cycle: _Cycle) -> Iterator[Contender]:
         """Yield the heads as Kueue serves them; quota may be charged in between."""

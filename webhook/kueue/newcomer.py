@@ -21,12 +21,10 @@ from webhook.kueue.assignment import (
     Level,
     PreemptionMode,
 )
-from webhook.kueue.cycle import MODES
 from webhook.kueue.cycle_log import CHECKPOINT, CycleLog, Rank
 from webhook.kueue.fair_sharing import Tournament
 from webhook.kueue.flavor_plan import Demand, flavors_with_topology
-from webhook.kueue.preemption import Candidate, TriedHead
-from webhook.kueue.preemptor import Possibility, Preemptions
+from webhook.kueue.preemption import Candidate, Preemptions, TriedHead
 from webhook.kueue.quota import Taken, UsageTree
 from webhook.kueue.simulation import may_preempt
 from webhook.kueue.topology_placement import OccupiedDomains
@@ -345,10 +343,8 @@ class Replay:
         """Return what preempting can do for one cell (``Oracle``)."""
         if self._holders is None or not self._may_preempt:
             height, _ = self._tree.height(self._leaf, cell, amount)
-            return MODES[Possibility.NO_CANDIDATES], height
-        preemptor = self._as_head(((cell, amount),))
-        possible, height = self._holders.possibility(preemptor, cell, amount)
-        return MODES[possible], height
+            return PreemptionMode.NO_CANDIDATES, height
+        return self._holders.possibility(self._as_head(()), cell, amount)
 
     def _is_served(self, found: Assignment) -> bool:
         return found.fits or bool(self._victims(found))
@@ -356,9 +352,7 @@ class Replay:
     def _victims(self, found: Assignment) -> tuple[Candidate, ...]:
         if self._holders is None or not assignment.asks_for_victims(found.mode):
             return ()
-        available = self._tree.available
-        short = [cell for cell, amount in found.taken if available(self._leaf, cell) < amount]
-        return self._holders.targets(self._as_head(found.taken), short) if short else ()
+        return self._holders.victims(self._as_head(found.taken))
 
     def _as_head(self, taken: Taken, *, height: int = 0) -> TriedHead:
         newcomer = self._newcomer
@@ -441,10 +435,9 @@ class Replay:
     def _preempts(self, head: TriedHead, own: QuotaHolder, holders: Preemptions) -> bool:
         """Return whether a head preempts the newcomer; it then takes its quota itself."""
         tree = self._tree
-        short = [cell for cell, amount in head.charged if tree.available(head.leaf, cell) < amount]
         victims: tuple[Candidate, ...] = ()
-        if short and (head.starts or head.leaving):
-            victims = holders.targets(head._replace(taken=head.charged), short)
+        if head.starts or head.leaving:
+            victims = holders.victims(head._replace(taken=head.charged))
         tree.charge(head.leaf, head.charged)
         return any(victim.holder is own for victim in victims)
 

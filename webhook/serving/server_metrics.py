@@ -202,7 +202,7 @@ class Metrics:
         )
         self.forecast_age = table.gauge(
             "forecast_age_seconds",
-            "Seconds since the oldest event that no forecast contains; 0: there is none.",
+            "Age of the oldest change that forecasts do not reflect yet; 0 if there is none.",
         )
         self.cluster_age = table.gauge(
             "cluster_state_age_seconds",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from webhook.commands import job_diff
+from webhook.commands import decision_table
 
 
 def job(labels=None, annotations=None, spec=None):
@@ -78,4 +78,4 @@ GPU = "nvidia.com/gpu"
     ],
 )
 def test_each_thing_has_one_line_and_our_marks_have_none(before, after, expected):
-    assert sorted(job_diff.things(before, after)) == sorted(expected)
+    assert sorted(decision_table.changes(before, after)) == sorted(expected)
