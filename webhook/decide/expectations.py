@@ -22,7 +22,7 @@ from webhook.kueue.flavor_plan import demand, flavors_with_topology
 from webhook.kueue.newcomer import FoundStart
 from webhook.kueue.requests import priority_of
 from webhook.learn import expected_runs
-from webhook.learn.device_prior import guess, part_of
+from webhook.learn.device_runs import guess, part_of
 from webhook.learn.expected_runs import Expecting, GangPlace, as_placed, estimate, limits_of
 from webhook.learn.run_records import at_level
 from webhook.model.costs.prices import NO_PRICES, Cost, Place
