@@ -15,7 +15,7 @@ START: Final = "<!-- values: from values.yaml, by python -m hack.chart_readme --
 END: Final = "<!-- end of values -->\n"
 _INDENT: Final = 2
 _SENTENCE: Final = re.compile(r"(?<=[.]) +(?=[A-Z])")
-_WITHOUT: Final = ("Empty", "If empty", "Null", "Without it", "Ignore", "Needed")
+_WITHOUT: Final = ("Empty", "If empty", "Null", "Without it", "Without console", "Ignore", "Needed")
 """How a sentence begins that says what holds without the value."""
 
 
@@ -65,8 +65,8 @@ def summary(source: str) -> str:
 
 
 def _default(value: Value) -> str:
-    """Return a default that is short; the others are in values.yaml."""
-    return f" (`{value.default}`)" if " " not in value.default else ""
+    """Return a default in as little room as JSON takes."""
+    return f" (`{json.dumps(json.loads(value.default), separators=(',', ':'))}`)"
 
 
 def _said(text: str) -> str:

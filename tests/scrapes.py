@@ -4,7 +4,7 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from webhook.api.resources import RUN_TIMES, SIGNING_KEYS
-from webhook.controller import unreviewed
+from webhook.controller import followed_watches
 from webhook.jobs import KINDS
 from webhook.metric_table import (
     A_CLUSTER,
@@ -22,7 +22,7 @@ from webhook.reconsider import pending_jobs
 from webhook.state.watched import watched
 
 RESOURCES = {
-    *(unreviewed.followed(kind).kind for kind in KINDS.values()),
+    *(followed_watches.followed(kind).kind for kind in KINDS.values()),
     RUN_TIMES,
     SIGNING_KEYS,
     *(pending_jobs.followed(kind).kind for kind in KINDS.values()),

@@ -8,12 +8,15 @@ import pytest
 
 from tests.console import views
 from tests.console.waiting import waiting
+from tests.state.objects import PENDING, condition, workload
 from webhook.console import page_filters, phrases, routes
 from webhook.console.job_story import job_story
 from webhook.console.page import AT_ONCE, render, render_job
 from webhook.console.view import Judged, ShownCluster
 from webhook.hindsight.savings_record import FORECASTS, Gained, SavingsRecord
+from webhook.state.workload import read_workload
 
+RESERVED = {**condition("QuotaReserved"), "lastTransitionTime": "2026-11-21T06:01:40Z"}
 HOSTILE = '</style></script><script>alert(1)</script><img src=x onerror="alert(1)">\'{{7*7}}'
 
 
@@ -317,6 +320,19 @@ def test_the_page_of_a_job_adds_nothing_to_the_markup():
     assert scripts == [{"nonce": "n0nce"}, {"nonce": "n0nce"}]
     assert [tag for tag, _ in reader.tags if tag == "img"] == []
     assert [tag for tag, attributes in reader.tags if "style" in attributes] == []
+
+
+@pytest.mark.parametrize(("conditions", "is_said"), [((PENDING,), True), ((), False)])
+def test_the_page_of_a_pending_job_says_how_its_decision_is_taken_back(conditions, is_said):
+    view = views.view(decisions=(views.decision(1, namespace="team"),))
+    running = workload(job="train-1", conditions=conditions or (RESERVED,), admitted_to="cpu-cq")
+    story = job_story(view, "team", "train-1", (read_workload(running),))
+    reader = Reader()
+    reader.feed(render_job(view, story, "n0nce"))
+
+    said = "kubectl fallback undo train-1 -n team" in " ".join(reader.words)
+
+    assert said == is_said
 
 
 def test_no_attribute_needs_what_the_policy_forbids():

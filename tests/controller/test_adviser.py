@@ -11,7 +11,7 @@ from tests.reconsider.queued_jobs import NOW, running
 from webhook.api import resources as kinds
 from webhook.api.kubernetes_api import Refused, Unreachable
 from webhook.api.watch import WatchUpdate
-from webhook.controller import unreviewed
+from webhook.controller import followed_watches
 from webhook.controller.adviser import STEP_SECONDS, Adviser
 from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.jobs import JOB
@@ -83,7 +83,7 @@ def adviser(api, *jobs, leads=True):
         keys=lambda: None,
         metrics=metrics,
     )
-    watched = unreviewed.followed(JOB)
+    watched = followed_watches.followed(JOB)
     entries = tuple(watched.read(watched.kind, each) for each in jobs)
     found.take(WatchUpdate(kind=watched.kind, at=0.0, entries=entries))
     return found, metrics

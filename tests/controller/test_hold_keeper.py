@@ -7,6 +7,7 @@ from tests.reconsider.holds import GPU, HOUR, NOW, held, world
 from webhook.api.kubernetes_api import Forbidden, NotServed, Refused
 from webhook.api.resources import ReadObject
 from webhook.api.watch import WatchUpdate
+from webhook.controller.followed_watches import WatchedJob, followed
 from webhook.controller.hold_keeper import (
     MOST_AT_ONCE,
     OVERDUE_SECONDS,
@@ -14,7 +15,6 @@ from webhook.controller.hold_keeper import (
     PUBLISH_SECONDS,
     HoldKeeper,
 )
-from webhook.controller.unreviewed import WatchedJob, followed
 from webhook.jobs import JOB
 from webhook.learn.others_use import HOURS
 from webhook.model.costs.prices import Prices

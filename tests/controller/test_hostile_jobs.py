@@ -9,7 +9,7 @@ from tests.controller.hostile import DECIDED, job
 from tests.controller.journals import past
 from tests.controller.keeping import Keeping, kept
 from tests.controller.objects import Objects
-from webhook.controller import unreviewed
+from webhook.controller import followed_watches
 from webhook.decide import decision_record
 from webhook.hindsight.journal_keeper import known_of
 from webhook.jobs import JOB
@@ -17,7 +17,7 @@ from webhook.model.fields import FieldError
 from webhook.model.job import DECISION, UNDONE, read_left
 from webhook.reconsider import pending_jobs
 
-JOBS, PENDING = unreviewed.followed(JOB), pending_jobs.followed(JOB)
+JOBS, PENDING = followed_watches.followed(JOB), pending_jobs.followed(JOB)
 PLACE = "/spec/template/spec/affinity"
 HUGE = "1" + 400 * "0"
 

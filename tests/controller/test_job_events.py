@@ -8,11 +8,11 @@ from tests.controller.stepping import at
 from tests.reviews import light_job
 from webhook.api.kubernetes_api import Forbidden, NotServed, Refused, Unreachable
 from webhook.api.watch import WatchUpdate
-from webhook.controller import unreviewed
+from webhook.controller import followed_watches
 from webhook.controller.job_events import EVENTS_A_MINUTE, MOST_AT_ONCE, MOST_WAITING, JobEvents
 from webhook.jobs import JOB
 
-JOBS = unreviewed.followed(JOB)
+JOBS = followed_watches.followed(JOB)
 NOW = 1_800_000_000.0
 STAMP = "2027-01-15T08:00:00Z"
 EARLIER = "2027-01-15T07:54:00Z"

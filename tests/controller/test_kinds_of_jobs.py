@@ -17,7 +17,7 @@ from tests.state.kueue import IMAGE, configuration, deployment
 from webhook.api import resources as kinds
 from webhook.api.resources import ReadObject
 from webhook.api.watch import WatchUpdate
-from webhook.controller import unreviewed
+from webhook.controller import followed_watches
 from webhook.controller.job_events import JobEvents
 from webhook.controller.policy_status import PATH
 from webhook.jobs import BY_NAME
@@ -124,7 +124,7 @@ def metadata_of(kind, name="train", **annotations):
 
 
 def told(kind, metadata, event="ADDED"):
-    resource = unreviewed.followed(kind)
+    resource = followed_watches.followed(kind)
     entry = resource.read(resource.kind, {"metadata": metadata})
     return WatchUpdate(kind=resource.kind, at=5.0, event=(event, entry))
 

@@ -6,7 +6,7 @@ from tests.controller.moving import job as decided
 from tests.controller.watched_jobs import entry, stored
 from webhook.api.resources import WORKLOADS
 from webhook.api.watch import WatchUpdate
-from webhook.controller import unreviewed
+from webhook.controller import followed_watches
 from webhook.controller.followed_watches import FollowedWatches
 from webhook.jobs import JOB
 from webhook.model.signatures import SigningKey, SigningKeys, signed_words
@@ -52,7 +52,7 @@ def test_a_job_that_was_in_another_queue_while_it_waited_is_told_apart(job, expe
     ids=["signed", "unsigned", "copied", "changed"],
 )
 def test_only_what_is_signed_makes_the_controller_follow_jobs(text, has_left):
-    jobs = unreviewed.followed(JOB, lambda: KEYS)
+    jobs = followed_watches.followed(JOB, lambda: KEYS)
     found = jobs.read(jobs.kind, stored(annotations={OURS + "undone-from": text}))
 
     assert found.value.has_left is has_left

@@ -68,8 +68,7 @@ class Leader:
 
     def step(self, version):
         self.version = version
-        counted = SimpleNamespace(snapshot=self.snapshot)
-        self.publisher.step(at(feed=SimpleNamespace(counted=counted)))
+        self.publisher.step(at(feed=SimpleNamespace(counted=self.snapshot)))
 
     @property
     def published(self):

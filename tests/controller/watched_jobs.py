@@ -8,13 +8,13 @@ from tests.reviews import light_job
 from tests.servers import paper_snapshot
 from webhook.api.kubernetes_api import Unreachable
 from webhook.api.watch import WatchUpdate
-from webhook.controller import unreviewed
+from webhook.controller import followed_watches
 from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.controller.unreviewed import Unreviewed
 from webhook.jobs import JOB
 from webhook.state.snapshot import Snapshot
 
-JOBS = unreviewed.followed(JOB)
+JOBS = followed_watches.followed(JOB)
 STARTED = 1_800_000_000.0
 
 

@@ -24,10 +24,17 @@ from webhook.api.kubernetes_api import ClusterError, NotServed
 from webhook.api.lease import Elector
 from webhook.api.resources import SAVINGS, ReadObject
 from webhook.api.watch import Follower, WatchUpdate
-from webhook.commands import probe, unfinished
+from webhook.commands import probe, release
 from webhook.console.access import AccessQuery, Reviews, Unanswered, Unknown, Viewer
 from webhook.console.console import lease_in, savings_in
-from webhook.controller import controller, mover, policy_status, records, status_keeper, unreviewed
+from webhook.controller import (
+    controller,
+    followed_watches,
+    mover,
+    policy_status,
+    records,
+    status_keeper,
+)
 from webhook.controller import records as run_times
 from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.controller.savings_publisher import SavingsPublisher
@@ -53,7 +60,7 @@ from webhook.state.workload import read_workload
 
 KUEUE_NAMESPACE = "kueue-system"
 CLASS = "a-class"
-METADATA = {kind.plural: unreviewed.followed(kind) for kind in KINDS.values()}
+METADATA = {kind.plural: followed_watches.followed(kind) for kind in KINDS.values()}
 WORKER = "gpu-worker"
 GONE = workload("gone", job="gone")
 WORKLOAD = read_workload(GONE)
@@ -361,7 +368,7 @@ def probing(_, kubeconfig, __):
 def listing_unfinished(_, kubeconfig, __):
     """List what is unfinished, and release what is held, as the hook before an uninstall does."""
     arguments = ["--release", "--kubeconfig", kubeconfig]
-    return CliRunner().invoke(unfinished.command, arguments).stderr
+    return CliRunner().invoke(release.unfinished, arguments).stderr
 
 
 def _always():

@@ -17,7 +17,7 @@ from tests.fuzz.objects import KEYS, NOON, OVER, TEAM, good, workload
 from webhook.api import resources as kinds
 from webhook.api.kubernetes_api import Refused
 from webhook.api.watch import WatchUpdate
-from webhook.controller import records, savings_publisher, unreviewed
+from webhook.controller import followed_watches, records, savings_publisher
 from webhook.controller.policy_status import PATH
 from webhook.controller.records import RUNS, read_run
 from webhook.controller.world import Lines, Part, World
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import pytest
 
 SETTINGS: Final = Settings()
-JOBS: Final = unreviewed.followed(JOB, lambda: KEYS)
+JOBS: Final = followed_watches.followed(JOB, lambda: KEYS)
 PENDING: Final = pending_jobs.followed(JOB, lambda: KEYS)
 _LATER = 21.0
 """Seconds after which whatever is kept is written again."""

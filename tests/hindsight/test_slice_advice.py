@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webhook.cost.slice_geometry import WHOLE, geometry
-from webhook.hindsight.slice_advice import WORTH, DeviceDemand, DeviceNode, advise
+from webhook.hindsight.slice_advice import WORTH, DeviceDemand, DeviceNode, advise, slice_advice
 from webhook.model.costs.device_table import DEVICES
 
 GIB, HOUR, DAY = 1 << 30, 3600.0, 86_400.0
@@ -57,6 +57,26 @@ def test_what_would_help_in_one_half_of_the_time_alone_is_not_advised():
 
     assert advice.after == (WHOLE, WHOLE)
     assert advice.why_not == "what would have helped in one half of the time would not in the other"
+
+
+def test_a_node_of_which_it_is_not_known_how_its_devices_are_cut_is_named():
+    labels = {"nvidia.com/gpu.product": A100.name}
+    metadata = {"name": "broken", "labels": labels}
+    broken = {"kind": "Node", "metadata": metadata, "status": {"allocatable": {"cpu": "64"}}}
+
+    advice, left_out = slice_advice([broken], [], [], {})
+
+    assert advice == []
+    assert left_out == ["Node broken: how its devices are cut is not known"]
+
+
+def test_what_is_too_small_for_half_of_the_jobs_is_half_of_no_use():
+    halves = [*asked(4 * GIB, times=10), *asked(inf, times=10)]
+
+    advice = advise(nodes(WHOLE, SEVENTHS), halves)
+
+    assert advice.fragmentation((WHOLE, WHOLE)) == 0
+    assert advice.fragmentation((WHOLE, SEVENTHS)) == 0.25
 
 
 needs = st.sampled_from([4 * GIB, 15 * GIB, 30 * GIB, inf])

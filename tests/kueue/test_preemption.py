@@ -6,8 +6,7 @@ import pytest
 
 from tests.builders import cluster_queue, cohort
 from webhook.kueue import quota
-from webhook.kueue.preemption import TriedHead
-from webhook.kueue.preemptor import Preemptions
+from webhook.kueue.preemption import Preemptions, TriedHead
 from webhook.model.queues import (
     Preemption,
     QuotaHolder,

@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 
 from tests.builders import cluster_queue, cohort, snapshot
 from tests.worlds import snapshots, trees
+from webhook.kueue.assignment import PreemptionMode
 from webhook.kueue.preemption import (
     PreemptionReason,
+    Preemptions,
     TriedHead,
     satisfies_policy,
 )
-from webhook.kueue.preemptor import Possibility, Preemptions
 from webhook.kueue.quota import UsageTree
 from webhook.kueue.quota_holders import QuotaHolders, StartedWorkloads
 from webhook.model.queues import KueueConfig, Preemption, QuotaHolder
@@ -162,8 +163,8 @@ def test_the_oracle_agrees_with_the_targets_for_one_cell(world):
     possibility, height = preemptions.possibility(preemptor, cell, amount)
 
     leaves = {target.holder.leaf for target in preemptions.targets(alone, [cell])}
-    assert (possibility is Possibility.NO_CANDIDATES) == (not leaves)
-    assert (possibility is Possibility.PREEMPT) == (preemptor.leaf in leaves)
+    assert (possibility is PreemptionMode.NO_CANDIDATES) == (not leaves)
+    assert (possibility is PreemptionMode.PREEMPT) == (preemptor.leaf in leaves)
     assert height <= max(tree.heights)
 
 
@@ -261,7 +262,7 @@ def test_the_event_loop_preempts_for_a_head_whom_the_search_finds(world, data):
 
     found = [
         [(victim.holder.uid, victim.reason) for victim in holding.targets(asked, world.short)]
-        for holding in (held, world.preemptions())
+        for holding in (held.preemptions, world.preemptions())
     ]
 
     assert found[0] == found[1]

@@ -2,8 +2,7 @@
 
 from tests.kueue_tables.clusters import cluster
 from tests.kueue_tables.trees import taken, tree_of
-from webhook.kueue.preemption import TriedHead
-from webhook.kueue.preemptor import Preemptions
+from webhook.kueue.preemption import Preemptions, TriedHead
 from webhook.model.queues import QuotaHolder
 
 QUEUE = "queue"

@@ -4,7 +4,7 @@ from math import hypot, log, sqrt
 
 import pytest
 
-from webhook.learn.device_prior import DevicePart, Guess, guess, part_of
+from webhook.learn.device_runs import DevicePart, Guess, guess, part_of
 from webhook.model.costs.devices import Device, DeviceSlice
 
 GPU = "nvidia.com/gpu"

@@ -7,7 +7,7 @@ import pytest
 
 from tests.builders import CPU_OPTION, GPU_OPTION, policy
 from tests.learn.learned import learned
-from webhook.learn.device_prior import Guess
+from webhook.learn.device_runs import Guess
 from webhook.learn.expected_runs import Expecting, estimate
 from webhook.model.forecasts import Basis, JobClass, OfSaid
 

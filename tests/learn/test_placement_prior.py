@@ -9,7 +9,7 @@ from tests import builders
 from tests.builders import CPU_OPTION, GPU_OPTION, cluster_queue, policy
 from tests.learn.learned import learned
 from tests.topologies import GPU, RACK, with_topology
-from webhook.learn.device_prior import DevicePart
+from webhook.learn.device_runs import DevicePart
 from webhook.learn.expected_runs import Expecting, GangPlace, as_placed
 from webhook.model.costs.device_table import DEVICES
 from webhook.model.costs.devices import Device

@@ -22,7 +22,7 @@ from tests.state.objects import RESERVED, cluster_queue, condition, local_queue,
 from webhook.api import resources as kinds
 from webhook.api.watch import WatchUpdate
 from webhook.console import console
-from webhook.controller import records, unreviewed
+from webhook.controller import followed_watches, records
 from webhook.controller.job_events import JobEvents
 from webhook.controller.records import Keeper
 from webhook.hindsight.journal_keeper import Journal
@@ -35,7 +35,7 @@ from webhook.state.pipe import apply_update
 from webhook.state.readers import READERS, read_by_kind
 from webhook.state.snapshot import Snapshot
 
-JOBS, PENDING = unreviewed.followed(JOB), pending_jobs.followed(JOB)
+JOBS, PENDING = followed_watches.followed(JOB), pending_jobs.followed(JOB)
 MARKS = "kueue-fallback.dev/"
 MOMENT = "2026-11-21T06:00:10Z"
 UNEXPECTED = re.compile(r"[A-Za-z]+ at [\w.]+:\d+")

@@ -4,7 +4,7 @@ import json
 import sys
 
 from tests.controller.moving import DECISION, job
-from webhook.controller import unreviewed
+from webhook.controller import followed_watches
 from webhook.hindsight import entries
 from webhook.jobs import JOB
 from webhook.model import job_manifest
@@ -44,7 +44,7 @@ def test_of_thousands_of_annotations_a_hundred_are_kept_wherever_jobs_are():
     source["metadata"]["annotations"] = many
     source["metadata"]["uid"] = "a"
 
-    watched = unreviewed.followed(JOB).read("jobs", source).value
+    watched = followed_watches.followed(JOB).read("jobs", source).value
     kept = [
         pending_jobs.read_job(source, JOB).job.annotations,
         watched.job.annotations,

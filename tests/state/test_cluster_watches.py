@@ -15,7 +15,7 @@ from webhook.api.resources import SIGNING_KEYS
 from webhook.api.watch import WatchUpdate
 from webhook.model.forecasts import Basis, RunTime
 from webhook.model.queues import MULTIKUEUE, AdmissionCheck, WorkerCluster
-from webhook.state.cluster_watches import ClusterWatches, Kubeconfig, Reachable
+from webhook.state.cluster_watches import ClusterWatches, FromCluster, Kubeconfig
 from webhook.state.pipe import Update, apply_update
 from webhook.state.signing_keys import KeyRing
 from webhook.state.snapshot import Snapshot, updated
@@ -91,7 +91,7 @@ class Observer:
 
     def reach(self, **servers):
         contents = (Kubeconfig(name, {"server": server}) for name, server in servers.items())
-        self.told.put(Reachable(tuple(contents)))
+        self.told.put(FromCluster(None, tuple(contents)))
 
     def until(self, is_so):
         while not is_so():
@@ -184,7 +184,7 @@ def test_one_that_does_not_answer_is_no_business_of_the_others(observe):
 
 def test_what_is_wrong_with_a_kubeconfig_is_said_once(observe):
     observer = observe({})
-    unusable = Reachable((Kubeconfig("gpu", None, "there is no Secret"),))
+    unusable = FromCluster(None, (Kubeconfig("gpu", None, "there is no Secret"),))
     observer.told.put(unusable)
     observer.told.put(unusable)
 
@@ -198,7 +198,7 @@ def test_which_are_watched_is_not_said_before_all_were_looked_for(observe):
     observer = observe({"first": Played(QUEUES)})
     observer.follow("gpu")
 
-    observer.told.put(Reachable(()))
+    observer.told.put(FromCluster(None, ()))
     observer.until(observer.told.empty)
     before = observer.names
     observer.reach(gpu="first")

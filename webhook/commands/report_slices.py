@@ -172,7 +172,7 @@ def _of_model(model: Mapping[str, Any]) -> Iterator[str]:
         f"{model['model']}: {model['jobs']} Jobs waited {hours['now']} device-hours"
         f" for {model['devices']} devices."
     )
-    yield f"As they are cut, {useless['now']:.0%} of them are of no use to the average Job."
+    yield f"As they are cut, at least {useless['now']:.0%} are of no use to the average Job."
     if model["whyNot"]:
         yield f"Nothing is to be gained: {model['whyNot']}."
         return
@@ -181,7 +181,7 @@ def _of_model(model: Mapping[str, Any]) -> Iterator[str]:
         f"Cut otherwise, {hours['then']} device-hours would have been waited,"
         f" {model['saved']:.0%} less"
     )
-    yield f"(by day {low:.0%} to {high:.0%}), and {useless['then']:.0%} of no use:"
+    yield f"(by day {low:.0%} to {high:.0%}), and at least {useless['then']:.0%} are of no use:"
     yield ""
     yield "   NOW  THEN  CUT INTO"
     counts = {

@@ -17,7 +17,7 @@ from webhook.console.collect import seen_clusters, seen_decisions, seen_waiting
 from webhook.console.decisions import KEPT
 from webhook.console.view import Queue, ShownCluster, View, cell_json, plain
 from webhook.decide import decision_record
-from webhook.jobs import BY_NAME, kind_of, referred
+from webhook.jobs import BY_NAME, JobKind, kind_of, referred
 from webhook.model import fields
 from webhook.model.decision import CreateOutcome
 from webhook.model.fields import FieldError
@@ -77,11 +77,8 @@ def decisions(view: View, given: Mapping[str, str], rights: Rights) -> Mapping[s
         if namespace in (None, decision.namespace) and kind in (None, decision.kind)
     ]
     seen = seen_decisions(replace(view, decisions=tuple(chosen)), rights)
-    asked = BY_NAME[kind or PLAIN]
-    # Who may see those of some kind is not told whether there are others.
-    if namespace is not None and not (seen or rights.may_list_jobs((namespace,), asked.kind)):
-        text = f"needs list {asked.plural} in namespace {namespace}"
-        raise Problem(HTTPStatus.FORBIDDEN, text)
+    if namespace is not None and not seen:
+        _require_list(rights, namespace, BY_NAME[kind or PLAIN])
     return {"decisions": [plain(decision) for decision in seen[:limit]]}
 
 
@@ -98,10 +95,8 @@ def queue(view: View, given: Mapping[str, str], rights: Rights) -> Mapping[str, 
         and (kind is None or referred(each.workload.job)[0].kind == kind)
     ]
     seen = seen_waiting(replace(view, waiting=tuple(chosen)), rights) or ()
-    asked = BY_NAME[kind or PLAIN]
-    if namespace is not None and not (seen or rights.may_list_jobs((namespace,), asked.kind)):
-        text = f"needs list {asked.plural} in namespace {namespace}"
-        raise Problem(HTTPStatus.FORBIDDEN, text)
+    if namespace is not None and not seen:
+        _require_list(rights, namespace, BY_NAME[kind or PLAIN])
     return {"total": len(seen), "workloads": [plain(each) for each in seen[:limit]]}
 
 
@@ -120,10 +115,15 @@ def one_job(given: Mapping[str, str], rights: Rights) -> tuple[str, str]:
         kind, _ = referred(job)
     except KeyError:
         raise Problem(HTTPStatus.BAD_REQUEST, "job: must be a name, or kind/name") from None
+    _require_list(rights, namespace, kind)
+    return namespace, job
+
+
+def _require_list(rights: Rights, namespace: str, kind: JobKind) -> None:
+    """Refuse who may not list Jobs of a kind in a namespace, whether or not there are any."""
     if namespace not in rights.may_list_jobs((namespace,), kind.kind):
         text = f"needs list {kind.plural} in namespace {namespace}"
         raise Problem(HTTPStatus.FORBIDDEN, text)
-    return namespace, job
 
 
 Decide: TypeAlias = Callable[[Mapping[str, Any], Requester | None], CreateOutcome | None]

@@ -13,7 +13,8 @@ from typing import Final
 from webhook.api.kubernetes_api import ClusterError, KubernetesApi
 from webhook.api.watch import WatchUpdate
 from webhook.controller.controller_metrics import ControllerMetrics
-from webhook.controller.job_events import Happening, event_on_job, post_event
+from webhook.controller.followed_watches import Happening
+from webhook.controller.job_events import event_on_job, post_event
 from webhook.controller.unreviewed import Fetch
 from webhook.controller.world import World
 from webhook.cost.congestion import is_off

@@ -25,7 +25,7 @@ from webhook.model.faults import Attention, attempted
 from webhook.model.fields import FieldError
 from webhook.model.queues import MULTIKUEUE, Arrival, ClusterQueue, LocalQueue
 from webhook.state import counted_arrivals
-from webhook.state.cluster_watches import ClusterWatches, FromCluster, Reachable
+from webhook.state.cluster_watches import ClusterWatches, FromCluster
 from webhook.state.occupancy import Occupancy
 from webhook.state.pipe import Update
 from webhook.state.queue_counts import PendingArrivals
@@ -90,7 +90,7 @@ class ClusterDispatcher:
             self._put(entry.key, None if event_type == "DELETED" else entry.value)
         return (f"{message.kind}: readable again",) if before else ()
 
-    def take_from_cluster(self, message: FromCluster | Reachable) -> tuple[str, ...]:
+    def take_from_cluster(self, message: FromCluster) -> tuple[str, ...]:
         """Apply a message of a worker cluster's watch; return the lines to log."""
         return self._workers.take(message) if self._workers is not None else ()
 

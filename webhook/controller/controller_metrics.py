@@ -249,16 +249,13 @@ class ControllerMetrics:
 
     def expect(self, snapshot: Snapshot) -> None:
         """Start the series of each policy that writes decisions at 0, so that increases show."""
-        for policy in filter(_leaves_decisions, snapshot.fallback.policies):
-            self.unreviewed.labels(policy_label(policy.name))
+        for policy in snapshot.fallback.policies:
+            if policy.spec.mode is not Mode.OBSERVE:
+                self.unreviewed.labels(policy_label(policy.name))
             if policy.spec.reconsider is not None:
                 self._gained.labels(policy.name)
                 for outcome in OUTCOMES:
                     self._moved.labels(policy.name, outcome)
-
-
-def _leaves_decisions(policy: FallbackPolicy) -> bool:
-    return policy.spec.mode is not Mode.OBSERVE
 
 
 MOST_PLACES: Final = 1_000

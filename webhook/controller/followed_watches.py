@@ -1,20 +1,29 @@
 """Tells what the controller watches: some of it always, the rest once a Job may be moved or priced.
 
-Also which kinds of Jobs the cluster serves, as their watches say. It must not know how a watch is
-followed, nor what is done with its messages.
+Also which kinds of Jobs the cluster serves, as their watches say, and what is read of a Job's
+metadata. It must not know how a watch is followed, nor what is done with its messages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any, NamedTuple
 
-from webhook.api.resources import WORKLOADS, Resource
+from webhook.api.resources import WORKLOADS, Key, Resource
 from webhook.api.watch import WatchUpdate
-from webhook.controller import unreviewed
-from webhook.jobs import BY_NAME
-from webhook.model.job import PLAIN
-from webhook.reconsider import choose, pending_jobs
+from webhook.decide import decision_record
+from webhook.decide.wishes import HOLD, NEVER_HOLD
+from webhook.flow.decided_job import DecidedJob, read_decided_job
+from webhook.hindsight.journal_keeper import JobMetadata, known_of
+from webhook.jobs import BY_NAME, JobKind
+from webhook.model import fields, holds, job_manifest, marks
+from webhook.model.job import DECISION, PLAIN, UNDONE, Job
+from webhook.model.policy.fallback_policy import Mode
+from webhook.model.reasons import EventReason
+from webhook.model.signatures import SigningKeys
+from webhook.reconsider import advice, choose, pending_jobs
+from webhook.reconsider.hold_plan import HeldJob
 from webhook.settings import Settings
 from webhook.state.signing_keys import KeyRing
 from webhook.state.snapshot import Snapshot
@@ -56,7 +65,7 @@ class FollowedWatches:
     def metadata(self) -> Iterator[Resource]:
         """Yield what is watched of Jobs always: their metadata, of each kind."""
         for kind in self.kinds.values():
-            yield unreviewed.followed(kind, self._ring.keys)
+            yield followed(kind, self._ring.keys)
 
     def take(self, message: WatchUpdate) -> tuple[str, ...]:
         """Apply a watch update of Jobs' metadata; return the lines to log, of which there are none.
@@ -125,3 +134,118 @@ def _followed(
         replace(resource, required=False) for resource in kinds if resource.kind == WORKLOADS
     )
     return (*always, signing_keys(settings.namespace)), proven(workloads, ring)
+
+
+class WatchedJob(NamedTuple):
+    uid: str
+    created: float
+    """Seconds since 1970, by the API server's clock, which has whole seconds."""
+    job: Job | None
+    """Without its spec and pod sets; None if it carries a decision."""
+    known: JobMetadata | None = None
+    """What the journal needs of it."""
+    has_left: bool = False
+    """Whether it was moved or undone while it was pending."""
+    happening: Happening | None = None
+    """What was last done to it, for Events."""
+    held: HeldJob | None = None
+    """Of a Job that our gate holds."""
+    resumes: bool = False
+    """Whether it was decided, and says that it can go on from a checkpoint."""
+
+
+def followed(kind: JobKind, keys: Callable[[], SigningKeys | None] = lambda: None) -> Resource:
+    """Return the metadata of the Jobs of a kind.
+
+    A decision that is not signed with one of the *keys* is ignored.
+    """
+    return pending_jobs.resource_of(kind, kind.plural, lambda job: _watched(job, kind, keys()))
+
+
+def _watched(source: Mapping[str, Any], kind: JobKind, keys: SigningKeys | None) -> WatchedJob:
+    metadata = fields.mapping(source, "metadata", "")
+    created = fields.text(metadata, "creationTimestamp", "metadata")
+    bare, unix = {"metadata": source["metadata"]}, fields.created_unix(source)
+    decided = read_decided_job(bare, kind, keys, created=unix)
+    job = decided.current
+    return WatchedJob(
+        uid=fields.text(metadata, "uid", "metadata"),
+        created=fields.seconds_since_1970(created, "metadata.creationTimestamp"),
+        job=_undecided(job),
+        known=known_of(source),
+        has_left=pending_jobs.left_of(decided, keys, created=unix) is not None,
+        happening=happening_of(job, decided.believed) if decided.doubt is None else None,
+        held=_held(decided, metadata),
+        resumes=decided.believed is not None and advice.can_resume(job.annotations),
+    )
+
+
+def _held(decided: DecidedJob, metadata: Mapping[str, Any]) -> HeldJob | None:
+    """Return a Job that our gate holds, whoever put it there; None: it holds it not."""
+    job, recorded = decided.current, decided.believed
+    if not holds.is_gated(job.annotations):
+        return None
+    return HeldJob(
+        namespace=job.namespace,
+        name=job.name,
+        version=fields.text(metadata, "resourceVersion", "metadata"),
+        queue=job.queue,
+        policy=recorded.policy if recorded is not None else "",
+        option=(recorded.option or "") if recorded is not None else "",
+        others=holds.without_ours(job.annotations),
+        hold=recorded.hold if recorded is not None else None,
+        refuses=job.annotations.get(HOLD) == NEVER_HOLD,
+    )
+
+
+def _undecided(job: Job) -> Job | None:
+    if DECISION in job.annotations:
+        return None
+    meant = {
+        key: text
+        for key, text in job_manifest.meant(job.annotations)
+        if len(text) <= job_manifest.LONGEST_SAID
+    }
+    return replace(job, annotations=meant, pod_sets=())
+
+
+class Happening(NamedTuple):
+    """The last thing that was done to a Job, as its metadata shows."""
+
+    reason: EventReason
+    message: str
+    unix: float
+    """Time in seconds since 1970; 0: not known."""
+    key: Key = ("", "")
+    """The Job's namespace and reference; it and what follows are known once an Event is due."""
+    uid: str = ""
+    """The Job's."""
+    since: float = 0.0
+    """When it was seen, in seconds since 1970."""
+
+    @property
+    def namespace(self) -> str:
+        return self.key[0]
+
+    @property
+    def mark(self) -> str:
+        """Return what distinguishes it from other happenings of the same Job."""
+        return f"{self.reason} {self.unix:.0f}"
+
+
+def happening_of(job: Job, recorded: decision_record.Recorded | None) -> Happening | None:
+    """Return what was last done to a Job that carries this decision; None: nothing to report."""
+    if recorded is None:
+        # A tenant may write a text of 256 kB there, and it would wait here until it is posted.
+        by = marks.mark_of(job.annotations, UNDONE) if DECISION not in job.annotations else ""
+        where = f"in {job.queue} " if job.queue else ""
+        text = f"undone: {where}as submitted; policy {by} decides it no more"
+        return Happening(EventReason.UNDONE, text, 0.0) if by else None
+    if recorded.mode is not Mode.ENFORCE or recorded.option is None:
+        return None
+    if recorded.moves:
+        return Happening(EventReason.MOVED, recorded.reason, recorded.moved_unix)
+    if not recorded.changed:
+        return None
+    text = f"{recorded.reason} (changed: {', '.join(recorded.changed)})"
+    return Happening(EventReason.DECIDED, text, recorded.unix)

@@ -10,25 +10,18 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final
 
 from webhook.api.kubernetes_api import ClusterError, Forbidden, KubernetesApi, NotServed, Refused
 from webhook.api.resources import Key
 from webhook.api.watch import WatchUpdate
+from webhook.controller.followed_watches import Happening, WatchedJob
 from webhook.controller.world import World
-from webhook.decide import decision_record
 from webhook.jobs import referred
-from webhook.model import marks
 from webhook.model.faults import Attention
-from webhook.model.job import DECISION, UNDONE, Job
 from webhook.model.namespace_shares import has_place, in_turn
-from webhook.model.policy.fallback_policy import Mode
 from webhook.model.reasons import EventReason
 from webhook.model.words import rfc3339
-
-if TYPE_CHECKING:
-    from webhook.controller.unreviewed import WatchedJob
-
 
 _MINUTE: Final = 60.0
 
@@ -60,48 +53,6 @@ CLUSTER_SCOPED: Final = "default"
 """The namespace of Events on cluster-scoped objects."""
 _LONGEST: Final = 1024
 """Characters of an Event's message."""
-
-
-class Happening(NamedTuple):
-    """The last thing that was done to a Job, as its metadata shows."""
-
-    reason: EventReason
-    message: str
-    unix: float
-    """Time in seconds since 1970; 0: not known."""
-    key: Key = ("", "")
-    """The Job's namespace and reference; it and what follows are known once an Event is due."""
-    uid: str = ""
-    """The Job's."""
-    since: float = 0.0
-    """When it was seen, in seconds since 1970."""
-
-    @property
-    def namespace(self) -> str:
-        return self.key[0]
-
-    @property
-    def mark(self) -> str:
-        """Return what distinguishes it from other happenings of the same Job."""
-        return f"{self.reason} {self.unix:.0f}"
-
-
-def happening_of(job: Job, recorded: decision_record.Recorded | None) -> Happening | None:
-    """Return what was last done to a Job that carries this decision; None: nothing to report."""
-    if recorded is None:
-        # A tenant may write a text of 256 kB there, and it would wait here until it is posted.
-        by = marks.mark_of(job.annotations, UNDONE) if DECISION not in job.annotations else ""
-        where = f"in {job.queue} " if job.queue else ""
-        text = f"undone: {where}as submitted; policy {by} decides it no more"
-        return Happening(EventReason.UNDONE, text, 0.0) if by else None
-    if recorded.mode is not Mode.ENFORCE or recorded.option is None:
-        return None
-    if recorded.moves:
-        return Happening(EventReason.MOVED, recorded.reason, recorded.moved_unix)
-    if not recorded.changed:
-        return None
-    text = f"{recorded.reason} (changed: {', '.join(recorded.changed)})"
-    return Happening(EventReason.DECIDED, text, recorded.unix)
 
 
 class JobEvents:

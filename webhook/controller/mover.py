@@ -16,7 +16,8 @@ from webhook.api.kubernetes_api import ClusterError, Forbidden, KubernetesApi, N
 from webhook.api.resources import ReadObject, kueue_path
 from webhook.api.watch import WatchUpdate, get_by_list
 from webhook.controller.controller_metrics import ControllerMetrics
-from webhook.controller.job_events import Happening, event_on_job, post_event
+from webhook.controller.followed_watches import Happening
+from webhook.controller.job_events import event_on_job, post_event
 from webhook.controller.world import World
 from webhook.jobs import BY_NAME
 from webhook.learn.workload_runs import admitted_at, is_true, read_conditions, since

@@ -33,7 +33,7 @@ from webhook.controller.unreviewed import Unreviewed, fetching
 from webhook.controller.world import Lines, Part, Take
 from webhook.model.faults import Failures
 from webhook.settings import Settings
-from webhook.state.cluster_watches import ClusterWatches, FromCluster, Reachable
+from webhook.state.cluster_watches import ClusterWatches, FromCluster
 from webhook.state.signing_keys import KeyKeeper, KeyRing
 from webhook.state.workload import AWAITING, read_awaiting
 
@@ -111,7 +111,7 @@ def _nominations(given: Surroundings) -> Iterator[Part]:
     if not settings.dispatcher:
         return
 
-    def put(message: FromCluster | Reachable) -> None:
+    def put(message: FromCluster) -> None:
         given.put(partial(dispatcher.take_from_cluster, message))
 
     workers = ClusterWatches(

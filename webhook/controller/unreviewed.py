@@ -9,106 +9,24 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from webhook.api.kubernetes_api import ClusterError, KubernetesApi
-from webhook.api.resources import Resource
 from webhook.api.watch import WatchUpdate, get_by_list
 from webhook.controller.controller_metrics import ControllerMetrics
-from webhook.controller.job_events import Happening, RateLimit, happening_of
+from webhook.controller.followed_watches import WatchedJob
+from webhook.controller.job_events import RateLimit
 from webhook.controller.policy_status import reference_of
 from webhook.controller.world import World
 from webhook.decide import match
-from webhook.decide.wishes import HOLD, NEVER_HOLD
-from webhook.flow.decided_job import DecidedJob, read_decided_job
-from webhook.hindsight.journal_keeper import JobMetadata, known_of
-from webhook.jobs import BY_NAME, JobKind, referred
+from webhook.jobs import BY_NAME, referred
 from webhook.metric_table import policy_label
-from webhook.model import fields, holds, job_manifest
 from webhook.model.faults import Attention
 from webhook.model.fields import FieldError
 from webhook.model.job import DECISION, Job
 from webhook.model.policy.fallback_policy import Mode
 from webhook.model.reasons import Skip
-from webhook.model.signatures import SigningKeys
-from webhook.reconsider import advice, pending_jobs
-from webhook.reconsider.hold_plan import HeldJob
 from webhook.state.snapshot import Snapshot, updated
-
-
-class WatchedJob(NamedTuple):
-    uid: str
-    created: float
-    """Seconds since 1970, by the API server's clock, which has whole seconds."""
-    job: Job | None
-    """Without its spec and pod sets; None if it carries a decision."""
-    known: JobMetadata | None = None
-    """What the journal needs of it."""
-    has_left: bool = False
-    """Whether it was moved or undone while it was pending."""
-    happening: Happening | None = None
-    """What was last done to it, for Events."""
-    held: HeldJob | None = None
-    """Of a Job that our gate holds."""
-    resumes: bool = False
-    """Whether it was decided, and says that it can go on from a checkpoint."""
-
-
-def followed(kind: JobKind, keys: Callable[[], SigningKeys | None] = lambda: None) -> Resource:
-    """Return the metadata of the Jobs of a kind.
-
-    A decision that is not signed with one of the *keys* is ignored.
-    """
-    return pending_jobs.resource_of(kind, kind.plural, lambda job: _watched(job, kind, keys()))
-
-
-def _watched(source: Mapping[str, Any], kind: JobKind, keys: SigningKeys | None) -> WatchedJob:
-    metadata = fields.mapping(source, "metadata", "")
-    created = fields.text(metadata, "creationTimestamp", "metadata")
-    bare, unix = {"metadata": source["metadata"]}, fields.created_unix(source)
-    decided = read_decided_job(bare, kind, keys, created=unix)
-    job = decided.current
-    return WatchedJob(
-        uid=fields.text(metadata, "uid", "metadata"),
-        created=fields.seconds_since_1970(created, "metadata.creationTimestamp"),
-        job=_undecided(job),
-        known=known_of(source),
-        has_left=pending_jobs.left_of(decided, keys, created=unix) is not None,
-        happening=happening_of(job, decided.believed) if decided.doubt is None else None,
-        held=_held(decided, metadata),
-        resumes=decided.believed is not None and advice.can_resume(job.annotations),
-    )
-
-
-def _held(decided: DecidedJob, metadata: Mapping[str, Any]) -> HeldJob | None:
-    """Return a Job that our gate holds, whoever put it there; None: it holds it not."""
-    job, recorded = decided.current, decided.believed
-    if not holds.is_gated(job.annotations):
-        return None
-    return HeldJob(
-        namespace=job.namespace,
-        name=job.name,
-        version=fields.text(metadata, "resourceVersion", "metadata"),
-        queue=job.queue,
-        policy=recorded.policy if recorded is not None else "",
-        option=(recorded.option or "") if recorded is not None else "",
-        others=holds.without_ours(job.annotations),
-        hold=recorded.hold if recorded is not None else None,
-        refuses=job.annotations.get(HOLD) == NEVER_HOLD,
-    )
-
-
-def _undecided(job: Job) -> Job | None:
-    if DECISION in job.annotations:
-        return None
-    meant = {
-        key: text
-        for key, text in job_manifest.meant(job.annotations)
-        if len(text) <= job_manifest.LONGEST_SAID
-    }
-    return replace(job, annotations=meant, pod_sets=())
-
 
 MARGIN_SECONDS: Final = 5.0
 """The webhook may not have known of a change so shortly before a Job's creation. Also room for the

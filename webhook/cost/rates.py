@@ -172,17 +172,14 @@ class _Span:
         end = now + HORIZON_DAYS * _DAY.total_seconds()
         if zone is None:
             return cls((now,), (None,), end)
-        minutes = {0} | {minute for entry in entries for minute in _boundaries(entry)}
+        written = [entry.hours for entry in entries if entry.hours is not None]
+        minutes = {0} | {minute for hours in written for minute in _minutes(hours)}
         moments = sorted(
             {now} | {moment for moment in _moments(now, zone, minutes) if now < moment < end}
         )
         return cls(
             tuple(moments), tuple(datetime.fromtimestamp(moment, zone) for moment in moments), end
         )
-
-
-def _boundaries(entry: When) -> tuple[int, ...]:
-    return () if entry.hours is None else _minutes(entry.hours)
 
 
 def _minutes(hours: str) -> tuple[int, int]:

@@ -22,7 +22,7 @@ from webhook.kueue.flavor_plan import demand, flavors_with_topology
 from webhook.kueue.newcomer import FoundStart
 from webhook.kueue.requests import priority_of
 from webhook.learn import expected_runs
-from webhook.learn.device_prior import DevicePart, guess, part_of
+from webhook.learn.device_runs import guess, part_of
 from webhook.learn.expected_runs import Expecting, GangPlace, as_placed, estimate, limits_of
 from webhook.learn.run_records import at_level
 from webhook.model.costs.prices import NO_PRICES, Cost, Place
@@ -207,7 +207,10 @@ def _runs(
             _run(expecting, option, assessment, start)
             for option, assessment, start in zip(options, assessments, begun, strict=True)
         ]
-    parts = [_part(assessment) for assessment in assessments]
+    parts = [
+        part_of(place.usage, place.prices.devices) if place is not None else None
+        for place in (assessment.place for assessment in assessments)
+    ]
     # By their devices a run takes so much longer in each option than in the first.
     use = snapshot.learned.device_uses.get(applicant.job_class.key)
     bound = use.bound if use is not None else None
@@ -225,11 +228,6 @@ def _runs(
         for assessment, start, part in zip(assessments, begun, parts, strict=True)
     ]
     return as_placed(expecting, runs, places=places, setup=snapshot.setup)
-
-
-def _part(assessment: Assessment) -> DevicePart | None:
-    place = assessment.place
-    return None if place is None else part_of(place.usage, place.prices.devices)
 
 
 def _run(

@@ -194,7 +194,8 @@ def of_moves(policy: FallbackPolicy) -> Iterator[PolicyLimit]:
     """List what keeps Jobs from being sent to options, or moved between them."""
     for index, option in enumerate(policy.spec.options):
         path = f"spec.options[{index}]"
-        if index and _waits_for_runs(policy, option):
+        by_finish = policy.spec.strategy.type is StrategyType.FINISH_TIME
+        if index and by_finish and option.slowdown is None:
             why = "FinishTime sends no Job there until some have run there, as it has no slowdown"
             yield PolicyLimit(path=path, why=why)
         uncounted = [name for name in policy.spec.match.kinds if not BY_NAME[name].carries_marks]
@@ -203,10 +204,6 @@ def of_moves(policy: FallbackPolicy) -> Iterator[PolicyLimit]:
             yield PolicyLimit(path=f"{path}.guests", why=why)
     if policy.spec.reconsider is not None:
         yield from _of_reconsidering(policy)
-
-
-def _waits_for_runs(policy: FallbackPolicy, option: Option) -> bool:
-    return policy.spec.strategy.type is StrategyType.FINISH_TIME and option.slowdown is None
 
 
 def _of_reconsidering(policy: FallbackPolicy) -> Iterator[PolicyLimit]:

@@ -99,7 +99,10 @@ def reach(
     before = after = by_name[assessment.cluster]
     # What starts now by the counts needs no forecast: the counts are newer (decision 0010).
     if known and not assessment.starts_now:
-        after = by_name[min(known, key=lambda name: _soonest(known[name].start))]
+        starts = {name: reached.start for name, reached in known.items()}
+        # Those that are known come first.
+        soonest = min(starts, key=lambda name: (not starts[name].is_known, starts[name].seconds))
+        after = by_name[soonest]
     assessment.cluster = after.cluster
     # What waits at the manager stays counted; only the worker's part is exchanged.
     assessment.pending = (assessment.pending or 0) - (before.pending or 0)
@@ -121,11 +124,6 @@ def forecast_starts(
         if there.rejection is None and there.fit is not None
     }
     return {name: found for name, found in starts.items() if found is not None}
-
-
-def _soonest(start: Start) -> tuple[bool, float]:
-    """Order starts by whether they are known, then by seconds."""
-    return not start.is_known, start.seconds
 
 
 def _begin(

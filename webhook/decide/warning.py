@@ -190,13 +190,10 @@ def decided(
     alternative = _compared(decision.options, taken, submitted)
     # Where the queue stays the same, there is no other queue to compare figures with.
     why = _why(taken, alternative) if differences.queue else ("", ())
-    starts = _starts_at_once(taken) and decision.hold is None
+    at_once = taken.forecast.start.seconds == 0.0 if taken.forecast else taken.starts_now
+    starts = at_once and decision.hold is None
     object_to = _to_object(kind, job, starts=starts) if acts else ()
     return (*_lines(head, why), *object_to)
-
-
-def _starts_at_once(taken: Assessment) -> bool:
-    return taken.forecast.start.seconds == 0.0 if taken.forecast else taken.starts_now
 
 
 def by_policy(spec: Spec, warnings: tuple[str, ...]) -> tuple[str, ...]:

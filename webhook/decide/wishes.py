@@ -117,6 +117,7 @@ def read_wishes(annotations: Mapping[str, str], unix: float) -> Wishes:
     # Most Jobs have no annotation of ours, so their reviews pay for no more than this.
     if not any(name.startswith(OURS) for name in annotations):
         return NONE
+    hold = annotations.get(HOLD)
     return Wishes(
         max_slowdown=_slowdown(annotations.get(MAX_SLOWDOWN)),
         deadline=_deadline(annotations.get(DEADLINE), unix),
@@ -128,7 +129,7 @@ def read_wishes(annotations: Mapping[str, str], unix: float) -> Wishes:
         max_carbon=_decimal(annotations.get(MAX_CARBON), MAX_CARBON),
         checkpoint=_seconds(annotations.get(CHECKPOINT), CHECKPOINT),
         data=_data(annotations.get(DATA)),
-        hold=_hold(annotations.get(HOLD)),
+        hold=0.0 if hold == NEVER_HOLD else _seconds(hold, HOLD),
         gpu_memory=_bytes(annotations.get(GPU_MEMORY), GPU_MEMORY),
     )
 
@@ -164,10 +165,6 @@ def said_seconds(annotations: Mapping[str, str]) -> int:
         return 0
     said, _ = attempted(lambda: _above_zero(text, RUN_TIME), FieldError)
     return min(max(1, round(said)), _LONGEST_SAID) if said else 0
-
-
-def _hold(text: str | None) -> float | None:
-    return 0.0 if text == NEVER_HOLD else _seconds(text, HOLD)
 
 
 def _slowdown(text: str | None) -> float | None:

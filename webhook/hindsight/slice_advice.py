@@ -362,7 +362,7 @@ def _node(
     elif (part := seen.slice_of(seen.resource)) is not None:
         why_not = f"all its devices are cut alike, and {part.resource} counts slices"
     cuts = None if why_not else _cuts(device, labels, fields.mapping(status, "allocatable", ""))
-    if cuts is None:
+    if not cuts:
         left_out.append(f"Node {name}: {why_not or 'how its devices are cut is not known'}")
         return None
     return DeviceNode(name=name, device=device, cuts=cuts, jobs=jobs.get(name, ()))

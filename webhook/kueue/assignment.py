@@ -14,7 +14,6 @@ from enum import IntEnum
 from typing import Final, TypeAlias
 
 from webhook.kueue import flavor_plan, topology_placement
-from webhook.kueue.preemption import preempts_while_borrowing
 from webhook.kueue.quota import Taken, UsageTree
 from webhook.kueue.topology_placement import FlavorDomains, Given, OccupiedDomains
 from webhook.kueue.topology_requests import asks_for_topology
@@ -117,24 +116,9 @@ class Assignment:
     all were tried. Kueue goes on behind it in the next cycle (``LastTriedFlavorIdx``)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Attempt:
-    """The outcome of trying one flavor for one part of a Workload."""
-
-    level: Level
-    """That of the resource with the worst one, by which flavors are compared."""
-    mode: PreemptionMode
-    height: int = 0
-    """The greatest of all resources: one may borrow while another has the worst level."""
-    flavor: str = ""
-    taken: Taken = ()
-    lacking: tuple[int, int] | None = None
-    is_last: bool = True
-    """The search went on to the last flavor of the group."""
-
-
-_NO_FLAVOR = _Attempt(level=(PreemptionMode.EXCEEDS, 0), mode=PreemptionMode.EXCEEDS)
-_UNREADABLE = _Attempt(level=(PreemptionMode.WAITS, 0), mode=PreemptionMode.WAITS)
+_NO_FLAVOR = Assignment(mode=PreemptionMode.EXCEEDS, flavors=("",))
+_UNREADABLE = Assignment(mode=PreemptionMode.WAITS, flavors=("",))
+_WORST: Level = (PreemptionMode.EXCEEDS, 0)
 
 
 def assign(parts: Parts, claimant: Claimant, *, after: Sequence[str] = ()) -> Assignment:
@@ -149,10 +133,10 @@ def assign(parts: Parts, claimant: Claimant, *, after: Sequence[str] = ()) -> As
     for number, choices in enumerate(parts):
         left = _behind(after[number], choices) if after else choices
         best = _best_flavor(left, usage, claimant)
-        flavors.append(best.flavor)
+        flavors += best.flavors
         # Behind a part without a flavor Kueue tries no others, and keeps nothing of it.
         goes_on = goes_on and best.mode > PreemptionMode.WAITS
-        unfinished.append(best.flavor if goes_on and not best.is_last else "")
+        unfinished += best.unfinished if goes_on and best.unfinished else ("",)
         height = max(height, best.height)
         if best.mode < mode:
             mode, lacking = best.mode, best.lacking
@@ -200,22 +184,22 @@ def _behind(name: str, choices: Sequence[Choice]) -> Sequence[Choice]:
 
 def _best_flavor(
     choices: Sequence[Choice], usage: Mapping[int, int], claimant: Claimant
-) -> _Attempt:
-    """Try flavors in order, and stop where ``flavorFungibility`` says so."""
+) -> Assignment:
+    """Try flavors for one part in order, and stop where ``flavorFungibility`` says so."""
     # ``findFlavorForPodSets`` in Kueue.
-    best = _NO_FLAVOR
+    best, best_level = _NO_FLAVOR, _WORST
     for choice in choices:
         if choice[1] is None:
             # Kueue ends the whole attempt with an error when it comes to such a flavor.
             return _UNREADABLE
-        attempt = _try_flavor(choice[0], choice[1], usage, claimant=claimant)
-        if not _tries_next(attempt.level, claimant.queue):
+        level, attempt = _try_flavor(choice[0], choice[1], usage, claimant=claimant)
+        if not _tries_next(level, claimant.queue):
             is_last = _is_last(choice[0], claimant.queue)
-            return attempt if is_last else replace(attempt, is_last=False)
+            return attempt if is_last else replace(attempt, unfinished=attempt.flavors)
         if best is _NO_FLAVOR or is_better(
-            attempt.level, best.level, claimant.queue, release=claimant.release
+            level, best_level, claimant.queue, release=claimant.release
         ):
-            best = attempt
+            best, best_level = attempt, level
     return best
 
 
@@ -226,8 +210,12 @@ def _is_last(flavor: str, queue: ClusterQueue) -> bool:
 
 def _try_flavor(
     flavor: str, taken: Taken, usage: Mapping[int, int], *, claimant: Claimant
-) -> _Attempt:
-    """Check every resource of a flavor against quota; the worst outcome is the flavor's."""
+) -> tuple[Level, Assignment]:
+    """Check every resource of a flavor against quota; the worst outcome is the flavor's.
+
+    Return the level of the resource with the worst one, by which flavors are compared, and what
+    one part would be assigned: it may borrow of one resource while another has the worst level.
+    """
     worst: Level = (PreemptionMode.FITS, 0)
     mode, height, lacking = PreemptionMode.FITS, 0, None
     for cell, amount in taken:
@@ -245,8 +233,13 @@ def _try_flavor(
         # With PreemptionOverBorrowing a resource that borrows hides one that needs preemption:
         # Kueue takes the flavor as fitting, preempts nobody, and cannot admit the Workload.
         mode = PreemptionMode.WAITS
-    return _Attempt(
-        level=worst, mode=mode, height=height, flavor=flavor, taken=taken, lacking=lacking
+    return worst, Assignment(
+        mode=mode,
+        fits=mode is PreemptionMode.FITS,
+        taken=taken,
+        flavors=(flavor,),
+        height=height,
+        lacking=lacking,
     )
 
 
@@ -273,7 +266,10 @@ def _may_claim(cell: int, amount: int, claimant: Claimant, *, reclaims: bool) ->
     tree, preemption = claimant.tree, claimant.queue.preemption
     if reclaims or tree.nominal[claimant.leaf * tree.width + cell] >= amount:
         return True
-    return preempts_while_borrowing(preemption, fair_sharing=claimant.fair_sharing)
+    # ``canPreemptWhileBorrowing``:
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/flavorassigner/flavorassigner.go
+    by_shares = claimant.fair_sharing and preemption.reclaim_within_cohort != NEVER
+    return by_shares or preemption.borrow_within_cohort != NEVER
 
 
 def _tries_next(level: Level, queue: ClusterQueue) -> bool:

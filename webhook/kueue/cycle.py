@@ -13,6 +13,7 @@ import heapq
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, TypeAlias
 
 from webhook.kueue import assignment, queue_lines
@@ -20,25 +21,17 @@ from webhook.kueue.assignment import (
     Assignment,
     Claimant,
     DomainsInUse,
-    Level,
     Oracle,
-    PreemptionMode,
     oracle_by_counts,
 )
 from webhook.kueue.cycle_log import Kind, Rank
 from webhook.kueue.fair_sharing import LocalQueueUse, Tournament
 from webhook.kueue.preemption import Candidate, TriedHead
-from webhook.kueue.preemptor import Possibility
 from webhook.kueue.queue_lines import ClusterQueueHeads, FlavorSearches, QueueEntry, Shape
 from webhook.kueue.quota import Taken, UsageTree
 from webhook.kueue.quota_holders import QuotaHolders
 from webhook.model.queues import ClusterQueue, KueueConfig, QuotaHolder
 
-MODES: Final = {
-    Possibility.NO_CANDIDATES: PreemptionMode.NO_CANDIDATES,
-    Possibility.PREEMPT: PreemptionMode.PREEMPT,
-    Possibility.RECLAIM: PreemptionMode.RECLAIM,
-}
 _MORE_THAN_THERE_IS: Final = 1 << 61
 Kept: TypeAlias = tuple[int, float, int, Taken]
 """Quota set aside for a head: its height, its negated priority, its node, the amounts."""
@@ -356,7 +349,9 @@ class Cycles:
             heads=heads,
             entry=entry,
             fitting=fitting,
-            victims=() if fitting.fits else self._victims(heads, fitting),
+            victims=self._victims(heads, fitting.taken)
+            if assignment.asks_for_victims(fitting.mode)
+            else (),
             priority=-priority,
             queued_at=order,
             rank=_log_rank(self._rank(heads)),
@@ -367,14 +362,8 @@ class Cycles:
         if self._domains is not None and needs:
             return self._domains.assigned(needs, heads.first.shape.parts, self._claimant(heads))
         return queue_lines.assigned_this_cycle(
-            heads.first.shape,
-            self._claimant(heads),
-            lambda found: self._is_served(heads, found),
-            after=behind,
+            heads.first.shape, self._claimant(heads), after=behind
         )
-
-    def _is_served(self, heads: ClusterQueueHeads, found: Assignment) -> bool:
-        return found.fits or bool(self._victims(heads, found))
 
     def _claimant(self, heads: ClusterQueueHeads) -> Claimant:
         return Claimant(
@@ -384,35 +373,22 @@ class Cycles:
             oracle=self._oracle(heads),
             fair_sharing=self.is_fair,
             release=self._kueue.release,
-            victims=lambda taken: self._count_victims(heads, taken),
+            victims=lambda taken: len(self._victims(heads, taken)),
         )
-
-    def _count_victims(self, heads: ClusterQueueHeads, taken: Taken) -> int:
-        wanted = Assignment(mode=PreemptionMode.PREEMPT, taken=taken)
-        return len(self._victims(heads, wanted))
 
     def _oracle(self, heads: ClusterQueueHeads) -> Oracle:
         """Return what a queue's head may preempt."""
-        holders = self._holders
         if self._oracle_of is not None:
             return self._oracle_of(heads)
-        if holders is None:
+        if self._holders is None:
             return oracle_by_counts(self._tree, heads.leaf, heads.queue, lower_holds=lambda: False)
+        return partial(self._holders.preemptions.possibility, _preemptor(heads, ()))
 
-        def possibility(cell: int, amount: int) -> Level:
-            preemptor = _preemptor(heads, ((cell, amount),))
-            possible, height = holders.possibility(preemptor, cell, amount)
-            return MODES[possible], height
-
-        return possibility
-
-    def _victims(self, heads: ClusterQueueHeads, found: Assignment) -> tuple[Candidate, ...]:
+    def _victims(self, heads: ClusterQueueHeads, taken: Taken) -> tuple[Candidate, ...]:
         """Return whom Kueue would preempt for a head at the present usage."""
-        if self._holders is None or not assignment.asks_for_victims(found.mode):
+        if self._holders is None:
             return ()
-        tree, leaf = self._tree, heads.leaf
-        short = [cell for cell, amount in found.taken if tree.available(leaf, cell) < amount]
-        return self._holders.targets(_preemptor(heads, found.taken), short) if short else ()
+        return self._holders.preemptions.victims(_preemptor(heads, taken))
 
     def _in_order(self, contenders: Sequence[Contender], cycle: _Cycle) -> Iterator[Contender]:
         """Yield the heads as Kueue serves them; quota may be charged in between."""

@@ -21,12 +21,10 @@ from webhook.kueue.assignment import (
     Level,
     PreemptionMode,
 )
-from webhook.kueue.cycle import MODES
 from webhook.kueue.cycle_log import CHECKPOINT, CycleLog, Rank
 from webhook.kueue.fair_sharing import Tournament
 from webhook.kueue.flavor_plan import Demand, flavors_with_topology
-from webhook.kueue.preemption import Candidate, TriedHead
-from webhook.kueue.preemptor import Possibility, Preemptions
+from webhook.kueue.preemption import Candidate, Preemptions, TriedHead
 from webhook.kueue.quota import Taken, UsageTree
 from webhook.kueue.simulation import may_preempt
 from webhook.kueue.topology_placement import OccupiedDomains
@@ -314,7 +312,8 @@ class Replay:
         if not (self._may_preempt or queue_lines.has_room(tree, self._leaf, self._shape)):
             return None, not self._is_strict
         found = self._assigned()
-        victims = () if found.fits else self._victims(found)
+        wants = assignment.asks_for_victims(found.mode)
+        victims = self._victims(found.taken) if wants else ()
         if not (found.fits or victims):
             return None, not self._is_strict
         if not self._has_room_at_its_turn(index, found, victims):
@@ -325,7 +324,7 @@ class Replay:
         if self._domains is not None:
             needs, parts = self._newcomer.needs, self._shape.parts
             return self._domains.assigned(needs, parts, self._claimant())
-        return queue_lines.assigned(self._shape, self._claimant(), self._is_served)
+        return queue_lines.assigned(self._shape, self._claimant())
 
     def _claimant(self) -> Claimant:
         return Claimant(
@@ -335,30 +334,18 @@ class Replay:
             oracle=self._possibility,
             fair_sharing=self._kueue.fair_sharing,
             release=self._kueue.release,
-            victims=self._count_victims,
+            victims=lambda taken: len(self._victims(taken)),
         )
-
-    def _count_victims(self, taken: Taken) -> int:
-        return len(self._victims(Assignment(mode=PreemptionMode.PREEMPT, taken=taken)))
 
     def _possibility(self, cell: int, amount: int) -> Level:
         """Return what preempting can do for one cell (``Oracle``)."""
         if self._holders is None or not self._may_preempt:
             height, _ = self._tree.height(self._leaf, cell, amount)
-            return MODES[Possibility.NO_CANDIDATES], height
-        preemptor = self._as_head(((cell, amount),))
-        possible, height = self._holders.possibility(preemptor, cell, amount)
-        return MODES[possible], height
+            return PreemptionMode.NO_CANDIDATES, height
+        return self._holders.possibility(self._as_head(()), cell, amount)
 
-    def _is_served(self, found: Assignment) -> bool:
-        return found.fits or bool(self._victims(found))
-
-    def _victims(self, found: Assignment) -> tuple[Candidate, ...]:
-        if self._holders is None or not assignment.asks_for_victims(found.mode):
-            return ()
-        available = self._tree.available
-        short = [cell for cell, amount in found.taken if available(self._leaf, cell) < amount]
-        return self._holders.targets(self._as_head(found.taken), short) if short else ()
+    def _victims(self, taken: Taken) -> tuple[Candidate, ...]:
+        return () if self._holders is None else self._holders.victims(self._as_head(taken))
 
     def _as_head(self, taken: Taken, *, height: int = 0) -> TriedHead:
         newcomer = self._newcomer
@@ -441,10 +428,9 @@ class Replay:
     def _preempts(self, head: TriedHead, own: QuotaHolder, holders: Preemptions) -> bool:
         """Return whether a head preempts the newcomer; it then takes its quota itself."""
         tree = self._tree
-        short = [cell for cell, amount in head.charged if tree.available(head.leaf, cell) < amount]
         victims: tuple[Candidate, ...] = ()
-        if short and (head.starts or head.leaving):
-            victims = holders.targets(head._replace(taken=head.charged), short)
+        if head.starts or head.leaving:
+            victims = holders.victims(head._replace(taken=head.charged))
         tree.charge(head.leaf, head.charged)
         return any(victim.holder is own for victim in victims)
 

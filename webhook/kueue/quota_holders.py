@@ -6,12 +6,15 @@ together stay one. Nothing here knows of cycles, nor of time but as numbers to c
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
 
-from webhook.kueue.preemption import Candidate, PreemptionReason, TriedHead
-from webhook.kueue.preemptor import Possibility, Preemptions
+from webhook.kueue.preemption import (
+    Candidate,
+    PreemptionReason,
+    Preemptions,
+)
 from webhook.kueue.queue_lines import QueueEntry
 from webhook.kueue.quota import Taken, UsageTree
 from webhook.model.queues import ClusterQueue, KueueConfig, QuotaHolder
@@ -70,22 +73,15 @@ class QuotaHolders:
         self, tree: UsageTree, queues: Mapping[int, ClusterQueue], kueue: KueueConfig
     ) -> None:
         """*queues* are those of the tree, by their node."""
-        self._preemptions = Preemptions(
+        self.preemptions = Preemptions(
             tree,
             {leaf: queue.preemption for leaf, queue in queues.items()},
             strategies=kueue.preemption_strategies if kueue.fair_sharing else None,
         )
+        """Whom of them a Workload would preempt."""
         self._groups: dict[str, StartedWorkloads] = {}
         """The group of each holder, by the holder's key."""
         self._serial = 0
-
-    def order_by_use(self, use: Mapping[str, float]) -> None:
-        """Let those of LocalQueues go first that use most; *use* may change later."""
-        self._preemptions.order_by_use(use)
-
-    def draw(self, uids: Collection[str]) -> None:
-        """Let these go first from now on where Kueue's order does not say who does."""
-        self._preemptions.draw(uids)
 
     def hold(
         self,
@@ -115,12 +111,12 @@ class QuotaHolders:
             local_queue=group.local_queue,
         )
         self._groups[key] = group
-        self._preemptions.add(group.holder)
+        self.preemptions.add(group.holder)
 
     def release(self, group: StartedWorkloads) -> None:
         """Note that a Workload no longer holds quota; the caller releases it in the tree."""
         if group.holder is not None:
-            self._preemptions.remove(group.holder)
+            self.preemptions.remove(group.holder)
             del self._groups[group.holder.key]
             group.holder = None
 
@@ -136,16 +132,8 @@ class QuotaHolders:
                 continue
             group = self._groups[holder.key]
             group.preempted_for = victim.reason
-            self._preemptions.remove(holder)
+            self.preemptions.remove(holder)
             group.holder = holder._replace(is_evicted=True)
-            self._preemptions.add(group.holder)
+            self.preemptions.add(group.holder)
             leaving.append(group)
         return leaving
-
-    def targets(self, preemptor: TriedHead, short: Collection[int]) -> tuple[Candidate, ...]:
-        """Return whom Kueue would preempt for quota of the cells *short*; nobody: it is no help."""
-        return self._preemptions.targets(preemptor, short)
-
-    def possibility(self, preemptor: TriedHead, cell: int, amount: int) -> tuple[Possibility, int]:
-        """As ``Preemptions.possibility``."""
-        return self._preemptions.possibility(preemptor, cell, amount)

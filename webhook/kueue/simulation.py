@@ -200,7 +200,7 @@ class Simulation:
         self._use = use
         self._cycles.order_by_use(use)
         if self._holders is not None:
-            self._holders.order_by_use(use.amounts)
+            self._holders.preemptions.order_by_use(use.amounts)
 
     def add_running(self, run: Running) -> None:
         """Add Workloads that hold quota already, and charge it.
@@ -385,7 +385,7 @@ class Simulation:
         self.now, self._batch_at, self._is_first = at, inf, False
         cycles.drawn = {self.tree.leaves[name]: key for name, key in drawn.items()}
         if self._holders is not None:
-            self._holders.draw(victims)
+            self._holders.preemptions.draw(victims)
         cycles.note_changes(changed)
         if wakes:
             cycles.wake()

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from webhook.kueue import multikueue
 from webhook.kueue.topology_placement import SPREAD
-from webhook.learn.device_prior import DevicePart, Guess
+from webhook.learn.device_runs import DevicePart, Guess
 from webhook.learn.estimates import PRIOR_SIGMA
 from webhook.learn.run_records import at_level, split_place
 from webhook.model.forecasts import (

@@ -13,6 +13,7 @@ import zlib
 from base64 import b64decode, b64encode
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from webhook.api.resources import RUN_TIMES, RUN_TIMES_LABEL, RUN_TIMES_VALUE
@@ -205,8 +206,8 @@ def merged(one: ClassRecord, other: ClassRecord) -> ClassRecord:
         coarse=_least(one.coarse, other.coarse),
         name=_least(one.name, other.name),
         runs=_merged(one.runs, other.runs, merged_runs, _RUN),
-        said=_merged(one.said, other.said, _merged_said, _RUN),
-        failed=_merged(one.failed, other.failed, _merged_failed, _RUN),
+        said=_merged(one.said, other.said, partial(merged_runs, most=MOST_SAID), _RUN),
+        failed=_merged(one.failed, other.failed, partial(merged_runs, most=MOST_FAILED), _RUN),
         evicted=_merged(one.evicted, other.evicted, merged_runs, _RUN),
         outcomes=_merged(one.outcomes, other.outcomes, _merged_outcomes, _OUTCOME),
         starts=_merged(one.starts, other.starts, merged_begun, _RUN),
@@ -257,14 +258,6 @@ def _unpacked(layout: struct.Struct, packed: Packed) -> Iterable[tuple[int, ...]
     if len(packed) % layout.size:
         raise ValueError(f"expected a multiple of {layout.size} bytes, got {len(packed)}")
     return layout.iter_unpack(packed)
-
-
-def _merged_said(one: Packed, other: Packed) -> Packed:
-    return merged_runs(one, other, MOST_SAID)
-
-
-def _merged_failed(one: Packed, other: Packed) -> Packed:
-    return merged_runs(one, other, MOST_FAILED)
 
 
 def _merged_outcomes(one: Packed, other: Packed) -> Packed:

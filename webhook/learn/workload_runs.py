@@ -132,7 +132,7 @@ def read_run(
     if conditions.get("PodsReady", NOT_SAID)[1] == _RECOVERED or ready < admitted:
         ready = 0
     begun = WorkloadRun(
-        run=Run(0, _digest(metadata)),
+        run=Run(0, zlib.crc32(str(metadata.get("uid")).encode()) & 0xFFFF),
         cluster_queue=intern(fields.text(admission, "clusterQueue", "status.admission")),
         flavors=read_flavors(admission),
         cluster=intern(fields.text(status, "clusterName", "status")),
@@ -258,10 +258,6 @@ def evictions_of(status: Mapping[str, Any]) -> int:
 def _cause(eviction: Mapping[str, Any], path: str) -> tuple[str, str]:
     """Return the reason of an eviction, and its underlying cause."""
     return fields.text(eviction, "reason", path), fields.text(eviction, "underlyingCause", path)
-
-
-def _digest(metadata: Mapping[str, Any]) -> int:
-    return zlib.crc32(str(metadata.get("uid")).encode()) & 0xFFFF
 
 
 @lru_cache(maxsize=4096)

@@ -32,7 +32,7 @@ from webhook.observer.certificates import Certifier
 from webhook.server import lifecycle
 from webhook.server.tls import Certificates
 from webhook.settings import Settings
-from webhook.state.cluster_watches import ClusterWatches, FromCluster, Reachable
+from webhook.state.cluster_watches import ClusterWatches, FromCluster
 from webhook.state.feed import Feed
 from webhook.state.forecaster import Forecaster, ForecastResult
 from webhook.state.live_occupancy import OccupancyOfSnapshots
@@ -45,7 +45,7 @@ from webhook.state.watched import proven, signing_keys, training_runtimes, watch
 COALESCE_SECONDS = 0.005
 """Changes within so long are published together."""
 HEARTBEAT_SECONDS = 0.5
-_Found: TypeAlias = WatchUpdate | ForecastResult | FromCluster | Reachable
+_Found: TypeAlias = WatchUpdate | ForecastResult | FromCluster
 MESSAGES, STATE, _ = OBSERVER_PARTS
 NICENESS = 5
 """When CPU is short, the server answers first and the state gets older."""
@@ -279,7 +279,7 @@ def _gather(watching: Watching, messages: queue.SimpleQueue[_Found]) -> list[str
     return told
 
 
-def _is_news(message: WatchUpdate | FromCluster | Reachable) -> bool:
+def _is_news(message: WatchUpdate | FromCluster) -> bool:
     content = message.found if isinstance(message, FromCluster) else message
     if isinstance(content, WatchUpdate):
         return content.entries is not None or content.event is not None

@@ -151,20 +151,15 @@ Connect: TypeAlias = Callable[[Mapping[str, Any]], KubernetesApi]
 
 @dataclass(frozen=True, slots=True)
 class FromCluster:
-    """A message from a thread of one cluster's watch."""
+    """A message from a thread of one cluster's watch, or from the reader of kubeconfigs."""
 
-    watch: ClusterWatch
-    found: WatchUpdate | ForecastResult
-
-
-@dataclass(frozen=True, slots=True)
-class Reachable:
-    """The kubeconfigs of all worker clusters, as now known."""
-
-    kubeconfigs: tuple[Kubeconfig, ...]
+    watch: ClusterWatch | None
+    """None: it is from the reader."""
+    found: WatchUpdate | ForecastResult | tuple[Kubeconfig, ...]
+    """From the reader the kubeconfigs of all worker clusters, as now known."""
 
 
-Tell: TypeAlias = Callable[["FromCluster | Reachable"], None]
+Tell: TypeAlias = Callable[["FromCluster"], None]
 
 
 class ClusterWatch:
@@ -294,7 +289,7 @@ class ClusterWatches:
             namespace,
             secrets,
             lambda: self._names or (),
-            lambda kubeconfigs: tell(Reachable(kubeconfigs)),
+            lambda kubeconfigs: tell(FromCluster(None, kubeconfigs)),
             wait=self._rest,
         )
 
@@ -320,13 +315,14 @@ class ClusterWatches:
             watch.lent = lent.get(name, NOTHING_LENT)
             watch.lent_starts = starts.get(name, NOTHING_LENT)
 
-    def take(self, message: FromCluster | Reachable) -> tuple[str, ...]:
+    def take(self, message: FromCluster) -> tuple[str, ...]:
         """Apply a message; return the lines to log."""
-        if isinstance(message, Reachable):
-            return self._reach(message.kubeconfigs)
+        found = message.found
+        if isinstance(found, tuple):
+            return self._reach(found)
         for name, watch in self._watches.items():
             if watch is message.watch:
-                return tuple(f"cluster {name}: {line}" for line in watch.take(message.found))
+                return tuple(f"cluster {name}: {line}" for line in watch.take(found))
         return ()
 
     def with_clusters(self, update: Update, now: float, unix: float) -> Update:

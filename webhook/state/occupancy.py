@@ -23,11 +23,10 @@ from webhook.kueue.assignment import (
     oracle_by_counts,
     victims_of,
 )
-from webhook.kueue.cycle import MODES, Kept
+from webhook.kueue.cycle import Kept
 from webhook.kueue.fair_sharing import use_of
 from webhook.kueue.flavor_plan import Flavor, flavors_with_topology
-from webhook.kueue.preemption import TriedHead
-from webhook.kueue.preemptor import Preemptions
+from webhook.kueue.preemption import Preemptions, TriedHead
 from webhook.kueue.quota import Forest, Taken, UsageTree
 from webhook.kueue.simulation import is_open
 from webhook.kueue.topology_placement import NOTHING_PLACED, OccupiedDomains
@@ -329,8 +328,7 @@ class PreemptionTargets:
         """Return what preempting can do for one cell, as Kueue's oracle does."""
         if self._preemptions is None:
             return self._by_counts(cell, amount)
-        possible, height = self._preemptions.possibility(self._preemptor, cell, amount)
-        return MODES[possible], height
+        return self._preemptions.possibility(self._preemptor, cell, amount)
 
     def victims(self, taken: Taken) -> int | None:
         """Count those that stop for this quota; None: it is not known who holds it."""
@@ -341,12 +339,8 @@ class PreemptionTargets:
         """Return those that stop for this quota; None: it is not known who holds it."""
         if self._preemptions is None:
             return None
-        if self._preemptions.is_empty:
-            return ()
-        available, leaf = self._tree.available, self._preemptor.leaf
-        short = [cell for cell, amount in taken if available(leaf, cell) < amount]
-        preemptor = self._preemptor._replace(taken=taken)
-        return [victim.holder for victim in self._preemptions.targets(preemptor, short)]
+        victims = self._preemptions.victims(self._preemptor._replace(taken=taken))
+        return [victim.holder for victim in victims]
 
     @cached_property
     def _preemptions(self) -> Preemptions | None:
