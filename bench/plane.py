@@ -6,7 +6,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
@@ -16,9 +16,7 @@ from hack.install import Installation
 
 
 @contextlib.contextmanager
-def installed(
-    options: Options | None = None, *, chart_values: Sequence[str] = ()
-) -> Iterator[Installation]:
+def installed(options: Options | None = None) -> Iterator[Installation]:
     """Leave nothing of it, however it ends."""
     tools.ensure()
     load.program()
@@ -28,7 +26,7 @@ def installed(
         say("starting a control plane")
         with (
             ControlPlane(folder, options=options, report=say) as plane,
-            Installation(plane, chart_values=chart_values) as installation,
+            Installation(plane) as installation,
         ):
             yield installation
     except KeyboardInterrupt:

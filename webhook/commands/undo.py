@@ -64,7 +64,6 @@ JOB_UID = "kueue.x-k8s.io/job-uid"
 """Kueue's label on a Workload, with the UID of its Job:
 https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/constants/constants.go
 """
-_INVALID = 422
 _UNPIN = """\
 It is left alone from now on. To let policies decide it again, if they adopt pending Jobs:
   kubectl annotate {kind} {name} -n {namespace} kueue-fallback.dev/policy-"""

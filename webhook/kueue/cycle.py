@@ -22,7 +22,6 @@ from webhook.kueue.assignment import (
     Claimant,
     DomainsInUse,
     Oracle,
-    PreemptionMode,
     oracle_by_counts,
 )
 from webhook.kueue.cycle_log import Kind, Rank
@@ -350,7 +349,9 @@ class Cycles:
             heads=heads,
             entry=entry,
             fitting=fitting,
-            victims=() if fitting.fits else self._victims(heads, fitting),
+            victims=self._victims(heads, fitting.taken)
+            if assignment.asks_for_victims(fitting.mode)
+            else (),
             priority=-priority,
             queued_at=order,
             rank=_log_rank(self._rank(heads)),
@@ -361,14 +362,8 @@ class Cycles:
         if self._domains is not None and needs:
             return self._domains.assigned(needs, heads.first.shape.parts, self._claimant(heads))
         return queue_lines.assigned_this_cycle(
-            heads.first.shape,
-            self._claimant(heads),
-            lambda found: self._is_served(heads, found),
-            after=behind,
+            heads.first.shape, self._claimant(heads), after=behind
         )
-
-    def _is_served(self, heads: ClusterQueueHeads, found: Assignment) -> bool:
-        return found.fits or bool(self._victims(heads, found))
 
     def _claimant(self, heads: ClusterQueueHeads) -> Claimant:
         return Claimant(
@@ -378,12 +373,8 @@ class Cycles:
             oracle=self._oracle(heads),
             fair_sharing=self.is_fair,
             release=self._kueue.release,
-            victims=lambda taken: self._count_victims(heads, taken),
+            victims=lambda taken: len(self._victims(heads, taken)),
         )
-
-    def _count_victims(self, heads: ClusterQueueHeads, taken: Taken) -> int:
-        wanted = Assignment(mode=PreemptionMode.PREEMPT, taken=taken)
-        return len(self._victims(heads, wanted))
 
     def _oracle(self, heads: ClusterQueueHeads) -> Oracle:
         """Return what a queue's head may preempt."""
@@ -393,11 +384,11 @@ class Cycles:
             return oracle_by_counts(self._tree, heads.leaf, heads.queue, lower_holds=lambda: False)
         return partial(self._holders.preemptions.possibility, _preemptor(heads, ()))
 
-    def _victims(self, heads: ClusterQueueHeads, found: Assignment) -> tuple[Candidate, ...]:
+    def _victims(self, heads: ClusterQueueHeads, taken: Taken) -> tuple[Candidate, ...]:
         """Return whom Kueue would preempt for a head at the present usage."""
-        if self._holders is None or not assignment.asks_for_victims(found.mode):
+        if self._holders is None:
             return ()
-        return self._holders.preemptions.victims(_preemptor(heads, found.taken))
+        return self._holders.preemptions.victims(_preemptor(heads, taken))
 
     def _in_order(self, contenders: Sequence[Contender], cycle: _Cycle) -> Iterator[Contender]:
         """Yield the heads as Kueue serves them; quota may be charged in between."""

@@ -312,7 +312,8 @@ class Replay:
         if not (self._may_preempt or queue_lines.has_room(tree, self._leaf, self._shape)):
             return None, not self._is_strict
         found = self._assigned()
-        victims = () if found.fits else self._victims(found)
+        wants = assignment.asks_for_victims(found.mode)
+        victims = self._victims(found.taken) if wants else ()
         if not (found.fits or victims):
             return None, not self._is_strict
         if not self._has_room_at_its_turn(index, found, victims):
@@ -323,7 +324,7 @@ class Replay:
         if self._domains is not None:
             needs, parts = self._newcomer.needs, self._shape.parts
             return self._domains.assigned(needs, parts, self._claimant())
-        return queue_lines.assigned(self._shape, self._claimant(), self._is_served)
+        return queue_lines.assigned(self._shape, self._claimant())
 
     def _claimant(self) -> Claimant:
         return Claimant(
@@ -333,11 +334,8 @@ class Replay:
             oracle=self._possibility,
             fair_sharing=self._kueue.fair_sharing,
             release=self._kueue.release,
-            victims=self._count_victims,
+            victims=lambda taken: len(self._victims(taken)),
         )
-
-    def _count_victims(self, taken: Taken) -> int:
-        return len(self._victims(Assignment(mode=PreemptionMode.PREEMPT, taken=taken)))
 
     def _possibility(self, cell: int, amount: int) -> Level:
         """Return what preempting can do for one cell (``Oracle``)."""
@@ -346,13 +344,8 @@ class Replay:
             return PreemptionMode.NO_CANDIDATES, height
         return self._holders.possibility(self._as_head(()), cell, amount)
 
-    def _is_served(self, found: Assignment) -> bool:
-        return found.fits or bool(self._victims(found))
-
-    def _victims(self, found: Assignment) -> tuple[Candidate, ...]:
-        if self._holders is None or not assignment.asks_for_victims(found.mode):
-            return ()
-        return self._holders.victims(self._as_head(found.taken))
+    def _victims(self, taken: Taken) -> tuple[Candidate, ...]:
+        return () if self._holders is None else self._holders.victims(self._as_head(taken))
 
     def _as_head(self, taken: Taken, *, height: int = 0) -> TriedHead:
         newcomer = self._newcomer

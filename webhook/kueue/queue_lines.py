@@ -18,6 +18,7 @@ from webhook.kueue.assignment import (
     Claimant,
     Parts,
     assign,
+    is_served,
     search,
 )
 from webhook.kueue.flavor_plan import NOWHERE, Demand, FewerPods, most_that_fit
@@ -276,36 +277,32 @@ def has_room(tree: UsageTree, node: int, shape: Shape) -> bool:
 
 
 def assigned_this_cycle(
-    shape: Shape,
-    claimant: Claimant,
-    is_served: Callable[[Assignment], bool],
-    *,
-    after: Sequence[str] = (),
+    shape: Shape, claimant: Claimant, *, after: Sequence[str] = ()
 ) -> Assignment:
     """Return what a head gets in one cycle of its search for flavors; *after* as for ``assign``."""
-    return _whole_or_fewer(shape, lambda parts: assign(parts, claimant, after=after), is_served)
+    return _whole_or_fewer(shape, claimant, lambda parts: assign(parts, claimant, after=after))
 
 
-def assigned(
-    shape: Shape, claimant: Claimant, is_served: Callable[[Assignment], bool]
-) -> Assignment:
+def assigned(shape: Shape, claimant: Claimant) -> Assignment:
     """Return what a head gets in all cycles of its search for flavors, as if they were one."""
-    return _whole_or_fewer(shape, lambda parts: search(parts, claimant, is_served), is_served)
+
+    def in_all_cycles(parts: Parts) -> Assignment:
+        return search(parts, claimant, lambda found: is_served(found, claimant))
+
+    return _whole_or_fewer(shape, claimant, in_all_cycles)
 
 
 def _whole_or_fewer(
-    shape: Shape,
-    assigned_to: Callable[[Parts], Assignment],
-    is_served: Callable[[Assignment], bool],
+    shape: Shape, claimant: Claimant, assigned_to: Callable[[Parts], Assignment]
 ) -> Assignment:
     """Return what all its pods are assigned, or as many of them as are served."""
     whole = assigned_to(shape.parts)
-    if not shape.fewer or is_served(whole):
+    if not shape.fewer or is_served(whole, claimant):
         return whole
 
     def fit(missing: int) -> Assignment | None:
         part = assigned_to(shape.fewer[missing - 1].parts)
-        return part if is_served(part) else None
+        return part if is_served(part, claimant) else None
 
     # ``getInitialAssignments`` in Kueue's ``scheduler.go``.
     return most_that_fit(len(shape.fewer), fit) or whole
