@@ -192,6 +192,11 @@ class Settings(BaseModel):
     """Whether controllers nominate the worker clusters of Workloads, as MultiKueue's dispatcher
     ``kueue-fallback.dev/dispatcher``. Has no effect unless Kueue's configuration names it."""
 
+    dispatcher_timeout: float = Field(default=120.0, ge=30)
+    """Seconds without a leading controller after which the servers nominate all clusters for what
+    waits, until one leads. It is more than it takes until one controller has taken over from
+    another (14 s) and servers have seen it lead (10 s)."""
+
     prometheus: PrometheusSettings | None = None
     """The Prometheus that the leading controller asks every 5 minutes how Jobs use their devices.
     None: no Prometheus is asked. Besides API servers, this is the only address that is called."""

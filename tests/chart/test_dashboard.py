@@ -128,6 +128,7 @@ def test_every_metric_of_ours_is_on_the_dashboard():
 
     assert {name for name in OURS if "process_" not in name} - shown == {
         "kueue_fallback_clock_ahead_seconds",  # told by /readyz and the log
+        "kueue_fallback_leaderless_seconds",  # told by an alert and the log
         "kueue_fallback_state_synced",  # told by its age
         "kueue_fallback_controller_state_synced",
         "kueue_fallback_controller_ready",

@@ -8,6 +8,7 @@ from webhook.api.resources import kueue_path
 from webhook.commands import status_parts
 from webhook.commands.status_parts import StatusPart
 from webhook.controller import mover
+from webhook.state import live_workload
 
 
 class WithoutKueue(Cluster):
@@ -40,4 +41,4 @@ def test_no_workload_is_written_or_read_anew():
     with pytest.raises(NotServed, match=r"not found: kueue\.x-k8s\.io"):
         mover.to_workload(WithoutKueue(), Workload(), {})
     with pytest.raises(NotServed, match=r"not found: kueue\.x-k8s\.io"):
-        mover.read_anew(WithoutKueue(), Workload())
+        live_workload.read_anew(WithoutKueue(), Workload())

@@ -57,12 +57,15 @@ def test_those_for_whom_no_cluster_is_nominated_need_attention(status):
     ]
 
 
-def test_without_a_leader_nothing_is_nominated(status):
+def test_without_a_leader_no_cluster_is_chosen(status):
     made = without(lease, lambda: lease(age=600.0))
 
     _, attention, _, _ = status(made=made)
 
-    assert "no controller leads, so no worker cluster is nominated" in attention
+    assert (
+        "no controller leads, so no worker cluster is chosen: when none has for "
+        "settings.dispatcher_timeout (120 s), all are nominated"
+    ) in attention
 
 
 def test_another_dispatcher_is_none_of_ours(status):

@@ -16,11 +16,11 @@ from webhook.controller.cluster_dispatcher import (
     OVERDUE_SECONDS,
     RETRY_SECONDS,
     ClusterDispatcher,
-    applied,
 )
 from webhook.decide.cluster_choice import MARGIN_SECONDS, Nomination
 from webhook.model.queues import MULTIKUEUE, AdmissionCheck, KueueConfig, WorkerCluster
 from webhook.model.snapshot_parts import OffSwitch
+from webhook.state.live_workload import applied
 from webhook.state.pipe import Update, changes
 from webhook.state.workload import AWAITING, awaiting, read_awaiting
 

@@ -292,7 +292,10 @@ def dispatcher(client: Client, kueue_namespace: str, leader: StatusPart, unix: f
     if late:
         trouble.append(f"no worker cluster is nominated for {late} Workloads that have quota")
     if leader.shown is not None and not leader.shown["leads"]:
-        trouble.append("no controller leads, so no worker cluster is nominated")
+        trouble.append(
+            "no controller leads, so no worker cluster is chosen: when none has for "
+            "settings.dispatcher_timeout (120 s), all are nominated"
+        )
     shown = {"ours": True, "waiting": len(waiting), "withoutNomination": late}
     return StatusPart(shown=shown, trouble=tuple(trouble))
 

@@ -6,31 +6,30 @@ What was nominated and since when stands on the Workload, so a new leader goes o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from math import inf
-from typing import Any, Final
+from typing import Final
 
 from webhook.api.kubernetes_api import ClusterError, KubernetesApi
-from webhook.api.managed_fields import applied_by, part_of
 from webhook.api.resources import Key
 from webhook.api.watch import WatchUpdate
 from webhook.controller.controller_metrics import ControllerMetrics
-from webhook.controller.mover import read_anew, workloads_path
 from webhook.controller.world import World
 from webhook.decide import cluster_choice, remote_options
 from webhook.decide.cluster_choice import MARGIN_SECONDS, MEANINGS, Nomination
 from webhook.flow.ledger import ClusterViews
 from webhook.model.faults import Attention, attempted
 from webhook.model.fields import FieldError
-from webhook.model.queues import MULTIKUEUE, Arrival, ClusterQueue, LocalQueue
-from webhook.state import counted_arrivals
+from webhook.model.queues import Arrival, ClusterQueue, LocalQueue
+from webhook.state import counted_arrivals, live_workload
 from webhook.state.cluster_watches import ClusterWatches, FromCluster
+from webhook.state.live_workload import clusters_of
 from webhook.state.occupancy import Occupancy
 from webhook.state.pipe import Update
 from webhook.state.queue_counts import PendingArrivals
 from webhook.state.snapshot import Snapshot
-from webhook.state.workload import KUEUES_MANAGER, NOMINATED, AwaitingCluster, awaiting
+from webhook.state.workload import AwaitingCluster, awaiting
 
 STEP_SECONDS: Final = 1.0
 AGAIN_SECONDS: Final = 5.0
@@ -39,8 +38,6 @@ RETRY_SECONDS: Final = 5.0
 """After a failed write."""
 MOST_AT_ONCE: Final = 100
 """Workloads that are looked at in one step; the others follow in the next."""
-MOST_NOMINATED: Final = 20
-"""As many as Kueue's schema allows."""
 OVERDUE_SECONDS: Final = 30.0
 """With quota for so long, a Workload without a nominated cluster counts as forgotten."""
 
@@ -155,8 +152,7 @@ class ClusterDispatcher:
         added, why = self._choose(key, names, arrival, world, clusters)
         if not added:
             return
-        kept = tuple(name for name in found.nominated if name in names)
-        nominated = (*kept, *added)[:MOST_NOMINATED]
+        nominated = live_workload.with_added(found, added, names)
         problem = self._write(found, nominated)
         if problem is not None:
             self._due[key] = world.now + (RETRY_SECONDS if problem else STEP_SECONDS)
@@ -231,51 +227,16 @@ class ClusterDispatcher:
         """Write the nominated clusters; None: done, "": it has changed meanwhile, else why not."""
         workload = found.workload
         try:
-            source = read_anew(self._transport, workload)
+            source = live_workload.read_anew(self._transport, workload)
             current = awaiting(source) if source is not None else None
             if source is None or current is None or current.nominated != found.nominated:
                 return ""
-            path = f"{workloads_path(self._transport, workload)}/{workload.name}/status"
-            self._transport.apply(path, applied(source, nominated), manager=KUEUES_MANAGER)
+            live_workload.nominate(self._transport, workload, source, nominated)
         except ClusterError as error:
             return "" if error.is_conflict else str(error)
         except FieldError as error:
             return str(error)
         return None
-
-
-def clusters_of(found: AwaitingCluster, snapshot: Snapshot) -> tuple[str, ...]:
-    """Return the clusters among which one is to be nominated; none: what it waits for is not that.
-
-    They are in the order of the MultiKueueConfig.
-    """
-    check = snapshot.setup.checks.get(found.check)
-    if check is None or check.controller != MULTIKUEUE:
-        return ()
-    return tuple(snapshot.setup.multikueue_configs.get(check.parameters, ()))
-
-
-def applied(source: Mapping[str, Any], nominated: Sequence[str]) -> Mapping[str, Any]:
-    """Return what to apply to a Workload's status, for Kueue's own field manager.
-
-    Kueue takes the nomination away, when a cluster has taken the Workload, by applying its status
-    without it. That works only for a field that its manager has applied; and applying one for it
-    takes away what else it has applied, unless that is repeated. The resourceVersion refuses it
-    where any of that has changed meanwhile.
-
-    Raises:
-        FieldError: what Kueue has applied cannot be read.
-
-    """
-    known = applied_by(KUEUES_MANAGER, source, "status")
-    kept = part_of(source, known.paths).get("status", {}) if known is not None else {}
-    names = ("name", "namespace", "resourceVersion")
-    return {
-        "apiVersion": source.get("apiVersion"),
-        "kind": "Workload",
-        "metadata": {name: source["metadata"][name] for name in names},
-        "status": {**kept, NOMINATED: list(nominated)},
-    }
 
 
 def _queues_of(

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from webhook.api import client
 from webhook.api.kubernetes_api import ClusterError, Forbidden, KubernetesApi, NotServed, Refused
-from webhook.api.resources import ReadObject, kueue_path
-from webhook.api.watch import WatchUpdate, get_by_list
+from webhook.api.resources import ReadObject
+from webhook.api.watch import WatchUpdate
 from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.controller.followed_watches import Happening
 from webhook.controller.job_events import event_on_job, post_event
@@ -30,6 +30,7 @@ from webhook.model.reasons import EventReason, Obstacle
 from webhook.model.words import figure, span
 from webhook.reconsider import choose, offers, pending_jobs
 from webhook.reconsider.plan import Move
+from webhook.state.live_workload import read_anew, workloads_path
 from webhook.state.snapshot import Snapshot
 from webhook.state.workload import REPAIR, Workload, read_workload
 
@@ -467,13 +468,3 @@ def _version(source: Mapping[str, Any]) -> str:
 
 def to_workload(transport: KubernetesApi, workload: Workload, wanted: Mapping[str, Any]) -> None:
     transport.patch(f"{workloads_path(transport, workload)}/{workload.name}", wanted)
-
-
-def read_anew(transport: KubernetesApi, workload: Workload) -> Mapping[str, Any] | None:
-    """Return a Workload as it is now, read by the right to list them; None: it was deleted."""
-    return get_by_list(transport, workloads_path(transport, workload), workload.name)
-
-
-def workloads_path(transport: KubernetesApi, workload: Workload) -> str:
-    place = f"namespaces/{workload.namespace}/workloads"
-    return kueue_path(transport.kueue_version(), place)

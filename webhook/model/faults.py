@@ -11,12 +11,14 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 CERTIFICATES: Final = "certificates"
-OBSERVER_PARTS: Final = ("messages", "state", CERTIFICATES)
-"""Parts of an observer's turn: reading messages, building the state, keeping certificates."""
+NOMINATIONS: Final = "nominations"
+OBSERVER_PARTS: Final = ("messages", "state", CERTIFICATES, NOMINATIONS)
+"""Parts of an observer's turn: reading messages, building the state, keeping certificates, and
+nominating worker clusters while no controller leads."""
 CONTROLLER_PARTS: Final = (
     *("messages", "state", "policies", "records"),
     *("events", "moves", "jobs", "keys", "savings", "congestion", "holds", "starts"),
-    *("nominations", "advice", "prometheus", "namespaces"),
+    *(NOMINATIONS, "advice", "prometheus", "namespaces"),
 )
 """Parts of a controller's turn."""
 T = TypeVar("T")

@@ -29,6 +29,7 @@ from webhook.api.watch import Follower, WatchUpdate
 from webhook.console.console import THREADS, Console
 from webhook.model.faults import OBSERVER_PARTS, Failures, logged
 from webhook.observer.certificates import Certifier
+from webhook.observer.leaderless import LeaderlessDispatcher
 from webhook.server import lifecycle
 from webhook.server.tls import Certificates
 from webhook.settings import Settings
@@ -46,7 +47,7 @@ COALESCE_SECONDS = 0.005
 """Changes within so long are published together."""
 HEARTBEAT_SECONDS = 0.5
 _Found: TypeAlias = WatchUpdate | ForecastResult | FromCluster
-MESSAGES, STATE, _ = OBSERVER_PARTS
+MESSAGES, STATE, *_ = OBSERVER_PARTS
 NICENESS = 5
 """When CPU is short, the server answers first and the state gets older."""
 
@@ -61,6 +62,8 @@ class Watching:
     ring: KeyRing
     failures: Failures
     clock: ClockOffset
+    leaderless: LeaderlessDispatcher | None = None
+    """None: controllers nominate no worker clusters."""
 
     def take(self, message: _Found) -> tuple[str, ...]:
         """Apply one message; return the lines to log."""
@@ -123,6 +126,7 @@ def observe(settings: Settings, to_server: ToServer, console: Console) -> NoRetu
                 ring=ring,
                 failures=failures,
                 clock=client.clock,
+                leaderless=_leaderless(settings, client, failures),
             ),
             messages,
             to_server,
@@ -208,6 +212,16 @@ def _workers(
     return watches
 
 
+def _leaderless(
+    settings: Settings, client: Client, failures: Failures
+) -> LeaderlessDispatcher | None:
+    if not settings.dispatcher:
+        return None
+    dispatcher = LeaderlessDispatcher(client, settings, failures)
+    dispatcher.start()
+    return dispatcher
+
+
 def publish(
     watching: Watching,
     messages: queue.SimpleQueue[_Found],
@@ -228,6 +242,8 @@ def publish(
             console.take_certificates(news)
         states = {} if workers is None else workers.counted()
         console.offer(feed.counted, states, feed.contents_of, feed.workloads)
+        if watching.leaderless is not None:
+            watching.leaderless.offer(feed.published, feed.workloads)
         if feed.synced and not frozen:
             _freeze()
             frozen = True
@@ -253,6 +269,8 @@ def _pickled(watching: Watching, news: Certificates | None) -> bytes:
         failures=dict(watching.failures.counts),
         clock_ahead=watching.clock.seconds,
     )
+    if watching.leaderless is not None:
+        update = replace(update, leaderless_seconds=watching.leaderless.silent_seconds)
     if workers is not None:
         workers.follow(feed.published)
         update = workers.with_clusters(update, now, unix)

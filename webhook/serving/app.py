@@ -173,6 +173,7 @@ class _WorkerProcess:
         self.metrics.observer_failures.catch_up(update.failures)
         self._clock_ahead = update.clock_ahead
         self.metrics.clock_ahead.set(update.clock_ahead)
+        self.metrics.leaderless.set(update.leaderless_seconds)
         if update.certificates is not None:
             self._certificates.take(update.certificates)
         self._first.note(update)

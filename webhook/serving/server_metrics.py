@@ -108,6 +108,11 @@ class Metrics:
             "clock_ahead_seconds",
             "By how much this machine's clock is ahead of the API server's; negative: behind.",
         )
+        self.leaderless = table.gauge(
+            "leaderless_seconds",
+            "Seconds for which no controller was seen to lead; only if kueue-fallback is "
+            "MultiKueue's dispatcher.",
+        )
         self.observer_failures = CountedElsewhere(
             table.counter(
                 "observer_failed_turns",

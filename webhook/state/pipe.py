@@ -53,6 +53,8 @@ class Update:
     """Part of the observer's loop to how often it has failed."""
     clock_ahead: float = 0.0
     """Seconds by which this machine's clock is ahead of the API server's; negative: behind."""
+    leaderless_seconds: float = 0.0
+    """For how long no controller was seen to lead; only where controllers nominate clusters."""
     certificates: Certificates | None = None
     """None: unchanged, or renewed by another program."""
     clusters: Mapping[str, Update] = field(default_factory=dict)
