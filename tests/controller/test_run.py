@@ -13,7 +13,9 @@ from tests.controller.objects import Objects
 from tests.controller.watched_jobs import entry, stored
 from tests.learn.runs import DAY, failure, success
 from tests.model.policies import policy
+from tests.state.feeds import changed
 from tests.state.kueue import IMAGE, configuration, deployment
+from tests.state.objects import cluster_queue, local_queue
 from webhook.api.resources import (
     KUEUE_CONFIG,
     KUEUE_DEPLOYMENT,
@@ -23,7 +25,7 @@ from webhook.api.resources import (
     ReadObject,
 )
 from webhook.api.watch import WatchUpdate
-from webhook.controller import controller, device_reader
+from webhook.controller import controller, device_reader, parts
 from webhook.controller.policy_status import PATH
 from webhook.controller.records import RUNS
 from webhook.jobs import JOB
@@ -348,6 +350,42 @@ def test_who_led_again_since_the_last_step_looks_again(replica):
 
     assert len(replica.cluster.statuses) == 2
     assert replica.lines.count(LEADS) == 2
+
+
+class Watches:
+    """The watches of worker clusters; they note when they are asked for news, and of which."""
+
+    def __init__(self, *given, **named):
+        self.manager, self.asked = None, []
+
+    def start(self):
+        pass
+
+    def follow(self, manager):
+        self.manager = manager
+
+    def with_clusters(self, update, now, unix):
+        self.asked.append(self.manager)
+        return update
+
+    def counted(self):
+        return {}
+
+
+def test_without_a_dispatcher_worker_clusters_are_followed_where_prices_need_them(monkeypatch):
+    monkeypatch.setattr(parts, "ClusterWatches", lambda *given, **named: workers)
+    workers = Watches()
+    replica = Replica(Settings(watch_workers=True))
+    replica.sync(strategy={"type": "Cost"})
+    before = list(workers.asked)
+
+    for kind, source in (("clusterqueues", cluster_queue()), ("localqueues", local_queue())):
+        replica.controller.put(changed(kind, "ADDED", source))
+    replica.step()
+
+    replica.controller.leadership.stop()
+    assert set(before) == {None}
+    assert list(workers.asked[-1].setup.cluster_queues) == ["gpu-cq"]
 
 
 def test_a_controller_without_memory_ends(replica, monkeypatch):
