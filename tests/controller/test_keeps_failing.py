@@ -19,7 +19,8 @@ PLACE = ("light-gpu", "cpu")
 
 def server():
     found = Objects()
-    found.held[f"{our_path(POLICIES)}/light-gpu"] = {"metadata": {"name": "light-gpu", "uid": "u-1"}}
+    policy_of_cluster = {"metadata": {"name": "light-gpu", "uid": "u-1"}}
+    found.held[f"{our_path(POLICIES)}/light-gpu"] = policy_of_cluster
     return found
 
 
