@@ -23,10 +23,10 @@ from webhook.api.resources import (
     RUN_TIMES,
     WORKLOADS,
     ReadObject,
+    our_path,
 )
 from webhook.api.watch import WatchUpdate
 from webhook.controller import controller, device_reader, parts
-from webhook.controller.policy_status import PATH
 from webhook.controller.records import RUNS
 from webhook.jobs import JOB
 from webhook.learn.estimates import RunTimeLearner
@@ -50,7 +50,7 @@ class Cluster(Objects):
         self.policy = {**policy(), "metadata": metadata}
 
     def get(self, path, params=None):
-        if path == PATH:
+        if path == our_path(POLICIES):
             return {"items": [copy.deepcopy(self.policy)]}
         return super().get(path, params)
 
@@ -134,7 +134,7 @@ def test_who_comes_to_lead_writes_what_is_to_be_written(replica):
 
     replica.step(term=1)
 
-    assert replica.cluster.statuses == [f"{PATH}/light-gpu/status"]
+    assert replica.cluster.statuses == [f"{our_path(POLICIES)}/light-gpu/status"]
     assert replica.lines[0] == LEADS
     assert replica.shown("controller_leader") == 1
 
@@ -310,7 +310,7 @@ def test_what_fails_in_a_turn_is_counted_named_once_and_leaves_the_rest(replica,
     replica.step(term=1)
     replica.step()
 
-    assert replica.cluster.statuses == [f"{PATH}/light-gpu/status"]
+    assert replica.cluster.statuses == [f"{our_path(POLICIES)}/light-gpu/status"]
     assert replica.shown("controller_failed_turns_total", part=part) >= 2
     (told,) = [line for line in replica.lines if line.startswith(f"{part}: RuntimeError at ")]
     assert told.endswith("said once")
@@ -336,7 +336,7 @@ def test_who_leads_goes_on_while_its_prometheus_is_dead(monkeypatch):
 
     replica.controller.leadership.stop()
     assert (follows, replica.shown("prometheus_queries_total", result="failed")) == (0, 2)
-    assert replica.cluster.statuses == [f"{PATH}/light-gpu/status"]
+    assert replica.cluster.statuses == [f"{our_path(POLICIES)}/light-gpu/status"]
     refused = "prometheus: The connection to the server 127.0.0.1:1 was refused"
     assert sum(line.startswith(refused) for line in replica.lines) == 1
 
