@@ -259,3 +259,20 @@ def test_the_cheaper_cluster_is_taken_where_costs_decide():
     assert dear.cost == pytest.approx(1.0 * 1.05 + 0.03, rel=0.1)
     assert cheap.cost == pytest.approx(0.1 * 1.05 + 0.045, rel=0.1)
     assert ranked(BY_COST, dear, cheap) == "cheapdear"
+
+
+def test_what_is_scarce_in_a_cluster_counts_against_it():
+    prices = {name: Prices(rates={("t4", GPU): flat(3.6)}) for name in ("near", "far")}
+    here = manager("near", "far", policies=(BY_COST,), prices=prices)
+    scarce = {"gpu-cq": {("t4", GPU): 36.0}}
+    where = seen(
+        here,
+        near=updated(worker(free_in=0.1), congestion=scarce),
+        far=worker(free_in=0.1),
+    )
+
+    near, far = expected(where, BY_COST)
+
+    # One GPU for about 100 s at 36 an hour more.
+    assert near.cost - far.cost == pytest.approx(1.0, rel=0.1)
+    assert ranked(BY_COST, near, far) == "farnear"

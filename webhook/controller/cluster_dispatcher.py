@@ -25,7 +25,7 @@ from webhook.model.faults import Attention, attempted
 from webhook.model.fields import FieldError
 from webhook.model.queues import MULTIKUEUE, Arrival, ClusterQueue, LocalQueue
 from webhook.state import counted_arrivals
-from webhook.state.cluster_watches import ClusterWatches, FromCluster
+from webhook.state.cluster_watches import ClusterWatches
 from webhook.state.occupancy import Occupancy
 from webhook.state.pipe import Update
 from webhook.state.queue_counts import PendingArrivals
@@ -71,10 +71,6 @@ class ClusterDispatcher:
         self._said: dict[Key, str] = {}
         self._error = ""
 
-    def start(self) -> None:
-        if self._workers is not None:
-            self._workers.start()
-
     def take(self, message: WatchUpdate) -> tuple[str, ...]:
         """Apply a watch update of Workloads; return the lines to log."""
         before, self._error = self._error, message.error
@@ -89,10 +85,6 @@ class ClusterDispatcher:
             event_type, entry = message.event
             self._put(entry.key, None if event_type == "DELETED" else entry.value)
         return (f"{message.kind}: readable again",) if before else ()
-
-    def take_from_cluster(self, message: FromCluster) -> tuple[str, ...]:
-        """Apply a message of a worker cluster's watch; return the lines to log."""
-        return self._workers.take(message) if self._workers is not None else ()
 
     def _put(self, key: Key, found: AwaitingCluster | None) -> None:
         if found is None:

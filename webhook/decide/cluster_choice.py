@@ -117,7 +117,7 @@ def prospects(
     least_cost = policy.spec.strategy.least_cost
     if least_cost is None:
         return ends
-    costs = _costs(ends, runs, starts, occupancy, (least_cost, unix))
+    costs = _costs(ends, runs, starts, occupancy, (least_cost, unix), assessment.clusters)
     return tuple(replace(prospect, cost=costs.get(prospect.cluster)) for prospect in ends)
 
 
@@ -176,6 +176,7 @@ def _costs(
     starts: Mapping[str, FoundStart],
     occupancy: Occupancy,
     weighing: tuple[LeastCost, float],
+    clusters: Sequence[Assessment],
 ) -> Mapping[str, float | None]:
     """Return what each cluster costs in all, of those where end and usage are known."""
     least_cost, unix = weighing
@@ -184,7 +185,8 @@ def _costs(
         for prospect in ends
         if prospect.ends_in is not None and prospect.cluster in starts
     ]
-    places = [_place(name, starts[name], occupancy) for name in known]
+    queues = {cluster.cluster: cluster.cluster_queue for cluster in clusters}
+    places = [_place(name, queues[name], starts[name], occupancy) for name in known]
     starting = {prospect.cluster: prospect.starts_in for prospect in ends}
     assessments = [
         _assessed(name, starting[name], runs[name], place, unix)
@@ -200,7 +202,7 @@ def _costs(
     }
 
 
-def _place(name: str, reached: FoundStart, occupancy: Occupancy) -> Place:
+def _place(name: str, queue: str, reached: FoundStart, occupancy: Occupancy) -> Place:
     manager, there = occupancy.snapshot, occupancy.clusters[name].snapshot
     prices = in_worker(
         manager.costs.prices.get(name, NO_PRICES),
@@ -208,7 +210,8 @@ def _place(name: str, reached: FoundStart, occupancy: Occupancy) -> Place:
         there.setup.flavors,
         manager.costs.accelerator_profiles,
     )
-    return Place(usage=reached.usage, prices=prices, congestion={})
+    congestion = there.costs.congestion.get(queue, {})
+    return Place(usage=reached.usage, prices=prices, congestion=congestion)
 
 
 def _assessed(

@@ -5,7 +5,7 @@ With prices, what the options cost. It must not know how an option is chosen by 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Final
@@ -31,7 +31,7 @@ from webhook.model.forecasts import Basis, Delay, Dispatch, Forecast, RunTime, S
 from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import Option, seconds
 from webhook.model.policy.strategy import LeastCost
-from webhook.model.quantity import Amounts
+from webhook.model.quantity import Amounts, FlavorResource
 from webhook.model.reasons import Reason
 from webhook.model.words import figure, span
 from webhook.state.snapshot import Snapshot
@@ -174,10 +174,22 @@ def _place(applicant: Applicant, assessment: Assessment, begun: _Begun) -> Place
     return Place(
         usage=begun.found.usage,
         prices=terms.metered(prices, snapshot.learned.device_uses.get(applicant.job_class.key)),
-        congestion=snapshot.costs.congestion.get(assessment.cluster_queue, {}) if is_here else {},
+        congestion=_congestion(snapshot, assessment, there),
         warm=learned.warm if learned is not None else 0.0,
         seen=snapshot.learned.interruptions if is_here else {},
     )
+
+
+def _congestion(
+    snapshot: Snapshot, assessment: Assessment, there: Snapshot | None
+) -> Mapping[FlavorResource, float]:
+    """Return what is scarce where a Job would run; *there*: the worker, if it is watched."""
+    if not assessment.clusters:
+        return snapshot.costs.congestion.get(assessment.cluster_queue, {})
+    if there is None:
+        return {}
+    queues = {each.cluster: each.cluster_queue for each in assessment.clusters}
+    return there.costs.congestion.get(queues[assessment.cluster], {})
 
 
 def _prices(

@@ -29,12 +29,11 @@ from webhook.decide.applicant import Applicant
 from webhook.decide.filters import OptionCandidate
 from webhook.decide.wishes import Wishes
 from webhook.jobs import BY_NAME
-from webhook.kueue import multikueue
+from webhook.kueue import multikueue, topology_requests
 from webhook.kueue.assignment import Assignment
 from webhook.kueue.flavor_plan import flavors_with_topology, plan_flavors
 from webhook.kueue.requests import MIN_PARALLELISM, declared, needs, priority_of
 from webhook.kueue.topology_placement import FlavorDomains, could_hold, domains_of, level_of
-from webhook.kueue.topology_requests import Placing, requested
 from webhook.model import quantity
 from webhook.model.costs.device_table import slice_by_name
 from webhook.model.costs.devices import Device, Isolation
@@ -283,9 +282,8 @@ def _expected_level(assigned: Assignment, asked: Sequence[PodSetNeeds], snapshot
     if assigned.fits and assigned.placed:
         return level_of(assigned.placed, assigned.flavors, snapshot.setup)
     largest = max(asked, key=_count, default=None)
-    wanted = requested(largest.template) if largest is not None else None
-    is_demanded = wanted is not None and wanted.placing is Placing.REQUIRED
-    return wanted.level if wanted is not None and is_demanded else ""
+    asked_of_it = largest.template.annotations if largest is not None else {}
+    return asked_of_it.get(topology_requests.REQUIRED, "")
 
 
 _HAMI_MEMORY: Final = "nvidia.com/gpumem"

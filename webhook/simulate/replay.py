@@ -76,7 +76,7 @@ class _Replay:
         self._holds = Holds(arm.policies, scenario.holding, self._forecasts.unix)
         # What becomes of a Workload that is preempted while it runs in a worker is not modelled.
         self._here = Site(snapshot, self._forecasts, preempts=not scenario.workers)
-        self._workers = Workers(scenario.workers, self._here, scenario.policies)
+        self._workers = Workers(scenario.workers, self._here, scenario.policies, scenario.prices)
         # While Workloads are dispatched to workers, forecasts change by the clock alone.
         self._moving = Moving(snapshot, self._forecasts, is_quiet=not scenario.workers)
         self._policies = {policy.name: policy for policy in arm.policies}

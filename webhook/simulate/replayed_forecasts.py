@@ -178,20 +178,26 @@ class Forecasts:
         ruling: Snapshot | None = None,
         known: Known = lambda *own: own,
         prices: ReplayedPrices | None = None,
+        cluster: str = "",
     ) -> None:
         """Start from *run_times*, what is learned already; it learns more here.
 
         *prices*: what resources cost in the course of the replay; None: as in *snapshot*, always.
-        For a worker cluster, *ruling* is its manager, where decisions are made, and *known* adds
+        For a worker *cluster*, *ruling* is its manager, where decisions are made, and *known* adds
         what is known of runs and start-ups from there.
         """
         self._snapshot, self._prices = snapshot, prices
         self._epoch = EPOCH if prices is None else prices.start
         self._congestion = NO_CONGESTION
         self._late, self._weights = LateShares(), CongestionPrices(at=self._epoch)
-        self._ruling, self._known_too = ruling or snapshot, known
+        self._ruling, self._known_too, self._cluster = ruling or snapshot, known, cluster
         self._watched = watched(snapshot) | choose.trees(snapshot)
-        self._trees_with_prices = rules_by_tree(self._ruling.fallback.policies, self._ruling.setup)
+        self._trees_with_prices = rules_by_tree(
+            snapshot.fallback.policies,
+            snapshot.setup,
+            manager=self._ruling.setup,
+            cluster=cluster,
+        )
         self._forecast_inputs = ForecastInputs()
         self._run_times = run_times
         self._queues: defaultdict[str, _Queue] = defaultdict(_Queue)
@@ -223,12 +229,12 @@ class Forecasts:
         if not self._trees_with_prices:
             return priced
         self._let_prices_follow(priced, now)
-        return updated(
-            priced, congestion=by_queue(self._congestion, priced.setup, priced.fallback.off, unix)
-        )
+        off = self._ruling.fallback.off
+        scarce = by_queue(self._congestion, priced.setup, off, unix, self._cluster)
+        return updated(priced, congestion=scarce)
 
     def _prices_at(self, unix: float) -> Mapping[str, Prices]:
-        return self._snapshot.costs.prices if self._prices is None else self._prices.at(unix)
+        return self._ruling.costs.prices if self._prices is None else self._prices.at(unix)
 
     def _let_prices_follow(self, snapshot: Snapshot, now: float) -> None:
         """Take the steps that the leading controller would have taken since the last time."""
@@ -236,7 +242,10 @@ class Forecasts:
         if unix - self._congestion.at < STEP_SECONDS:
             return
         counted = {name: self._queues[name].contents_of() for name in self._watched}
-        market = market_of(snapshot, counted, now=now, unix=unix)
+        manager = updated(self._ruling, prices=snapshot.costs.prices)
+        market = market_of(
+            snapshot, counted, now=now, unix=unix, manager=manager, cluster=self._cluster
+        )
         first = max(self._congestion.at, unix - LASTS_SECONDS)
         for step in range(int((unix - first) // STEP_SECONDS) - 1, -1, -1):
             behind = step * STEP_SECONDS
@@ -249,7 +258,7 @@ class Forecasts:
         self._late.note(policy, late=late)
 
     def _let_weights_follow(self, unix: float) -> None:
-        """Likewise for the weights of lateness."""
+        """Change the weights of lateness as the leading controller would have until *unix*."""
         policies = self._ruling.fallback.policies
         if not any(map(followed_lateness, policies)):
             return
