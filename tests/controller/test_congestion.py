@@ -40,7 +40,7 @@ POLICY = {
 class Cluster:
     """An API server that holds one ConfigMap, behind a feed that reads it."""
 
-    def __init__(self, *, waiting=3, leads=True, workers=None):
+    def __init__(self, *, waiting=3, leads=True, workers=None, policy=POLICY, late=()):
         self.leads, self.refuses, self.stored, self.written = leads, False, None, 0
         running = reserving("runs", cpu="8")
         pending = [
@@ -51,10 +51,10 @@ class Cluster:
             clusterqueues=[cluster_queue(cpu="8")],
             localqueues=[local_queue()],
             resourceflavors=[{"metadata": {"name": "a100"}}],
-            fallbackpolicies=[POLICY],
+            fallbackpolicies=[policy],
             workloads=[running, *pending],
         )
-        self.snapshot = Snapshot()
+        self.snapshot, self.late = Snapshot(), late
         self.publisher = self.replica()
 
     def replica(self):
@@ -63,7 +63,7 @@ class Cluster:
             self.workers,
             max_state_age=15.0,
             is_leader=lambda: self.leads,
-            take_late=tuple,
+            take_late=lambda: self.late,
             metrics=ControllerMetrics(),
         )
 
@@ -109,6 +109,17 @@ def test_each_minute_what_is_waited_for_becomes_dearer_for_all_who_decide():
     assert 0 < first == again < cluster.price
     assert cluster.written == 2
     assert cluster.snapshot.costs.congestion == {"gpu-cq": {("a100", "cpu"): pytest.approx(first)}}
+
+
+def test_without_a_congestion_price_lateness_becomes_dearer_all_the_same():
+    cost = {"congestion": {"type": "None"}, "lateness": {"adapt": {}}}
+    spec = {**POLICY["spec"], "strategy": {"type": "Cost", "cost": cost}}
+    cluster = Cluster(policy={**POLICY, "spec": spec}, late=[("by-cost", True)] * 20)
+
+    cluster.step(1.0)
+
+    published = read_congestion(cluster.stored)
+    assert (published.prices, published.weights) == ({}, {"by-cost": 1.1})
 
 
 def test_another_leader_goes_on_where_the_last_one_stopped():

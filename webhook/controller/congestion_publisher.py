@@ -14,10 +14,9 @@ from webhook.api.kubernetes_api import ClusterError
 from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.controller.world import World
 from webhook.cost.congestion import STEP_SECONDS, adaptive, is_off, next_prices
+from webhook.cost.lateness_weights import LateShares, followed_lateness, weighted
 from webhook.model.costs.prices import NO_CONGESTION, CongestionPrices
 from webhook.model.faults import Attention
-from webhook.model.policy.fallback_policy import FallbackPolicy
-from webhook.model.policy.strategy import LatenessWeight
 from webhook.state.cluster_watches import ClusterWatches
 from webhook.state.forecast_input import ForecastInput, ForecastInputs, market_of, trees_of
 from webhook.state.published_congestion import config_map_of
@@ -61,14 +60,16 @@ class CongestionPublisher:
         return lines
 
     def _publish(self, world: World) -> tuple[str, ...]:
-        names = followed(world.snapshot)
+        names, policies = followed(world.snapshot), world.snapshot.fallback.policies
         before = max(self._last, world.snapshot.costs.scarcity, key=lambda prices: prices.at)
-        if not names or not self._is_leader() or world.now < self._due:
+        if not names and not any(map(followed_lateness, policies)):
+            return ()
+        if not self._is_leader() or world.now < self._due:
             return ()
         if world.unix - before.at < STEP_SECONDS:
             return ()
         # What nobody knows any more says nothing of who waits; published prices run out by then.
-        if not world.knows_workloads(self._max_state_age):
+        if names and not world.knows_workloads(self._max_state_age):
             return ()
         return self._write(self._next(before, world, names), world.now)
 
@@ -143,57 +144,7 @@ def only_of(cluster: str, prices: CongestionPrices) -> CongestionPrices:
 def followed(snapshot: Snapshot) -> frozenset[str]:
     """Return the ClusterQueues whose Workloads must be known: the trees whose capacity has a price.
 
-    Those of policies whose price of lateness follows what is late are among them.
+    A price of lateness follows what has ended, and needs none of them.
     """
     policies = (policy for policy in snapshot.fallback.policies if adaptive(policy) is not None)
     return trees_of(policies, snapshot)
-
-
-AGAIN_SECONDS: Final = 600.0
-"""Between two changes of one weight."""
-_JOBS: Final = 50
-"""The share is a mean over about so many Jobs, the newer ones counting more."""
-_FACTOR: Final = 1.1
-_DEAD_BAND: Final = 0.02
-_PERCENT: Final = 100.0
-
-
-class LateShares:
-    """The share of late Jobs of each policy, and when its weight was last changed."""
-
-    def __init__(self) -> None:
-        self.shares: dict[str, float] = {}
-        self.changed: dict[str, float] = {}
-
-    def note(self, policy: str, *, late: bool) -> None:
-        """Note that one Job with a deadline has ended."""
-        # None is taken to have been late before, so that the first ones say little.
-        share = self.shares.get(policy, 0.0)
-        self.shares[policy] = share + (late - share) / _JOBS
-
-
-def next_weight(weight: float, share: float, rules: LatenessWeight) -> float:
-    """Return how many times the price of lateness counts, between 1 and ``most``."""
-    target = rules.target / _PERCENT
-    if share > target + _DEAD_BAND:
-        weight *= _FACTOR
-    elif share < target - _DEAD_BAND:
-        weight /= _FACTOR
-    return min(max(weight, 1.0), float(rules.most))
-
-
-def weighted(
-    before: Mapping[str, float], late: LateShares, policies: Iterable[FallbackPolicy], unix: float
-) -> Mapping[str, float]:
-    """Return the weights of all policies that ask for one, as of *unix*."""
-    weights: dict[str, float] = {}
-    for policy in policies:
-        least_cost = policy.spec.strategy.least_cost
-        rules = least_cost.lateness.adapt if least_cost is not None else None
-        if rules is None:
-            continue
-        weight, share = before.get(policy.name, 1.0), late.shares.get(policy.name)
-        if share is not None and unix - late.changed.get(policy.name, 0.0) >= AGAIN_SECONDS:
-            weight, late.changed[policy.name] = next_weight(weight, share, rules), unix
-        weights[policy.name] = weight
-    return weights

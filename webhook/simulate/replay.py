@@ -231,6 +231,7 @@ class _Replay:
         for ended in simulation.ended:
             ran_from = self._workers.began(ended)
             self._here.end(ended, ran_from=ran_from)
+            self._note_late(ended, at)
             self._moving.end(ended.key)
         self._here.release(index)
         for begun in simulation.begun:
@@ -258,6 +259,13 @@ class _Replay:
         simulation.ended.clear()
         simulation.preempted.clear()
         simulation.begun.clear()
+
+    def _note_late(self, ended: StartedWorkloads, at: float) -> None:
+        """Let the weight of lateness follow what became of a Job with a deadline."""
+        result, wishes = self._results[ended.key], self._wishes.get(ended.key, NO_WISHES)
+        if result.policy and wishes.deadline is not None:
+            late = ended.finish > result.arrival + wishes.deadline
+            self._forecasts.note_ended(result.policy, at, late=late)
 
     def _preempt(self, key: str, usage: Amounts, at: float) -> None:
         """Let a Workload that held quota wait again; its simulation has queued it already."""

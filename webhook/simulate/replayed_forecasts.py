@@ -14,6 +14,7 @@ from math import inf
 from typing import TypeAlias
 
 from webhook.cost.congestion import STEP_SECONDS, by_queue, next_prices, rules_by_tree
+from webhook.cost.lateness_weights import LateShares, followed_lateness, weighted
 from webhook.decide import match
 from webhook.decide.wishes import said_seconds
 from webhook.kueue.flavor_plan import NOWHERE, Demand
@@ -24,7 +25,7 @@ from webhook.learn.dispatches import Dispatches, WaitingDispatches
 from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.job_class import Mark
 from webhook.learn.run_records import Run, WorkloadRun
-from webhook.model.costs.prices import LASTS_SECONDS, NO_CONGESTION, Prices
+from webhook.model.costs.prices import LASTS_SECONDS, NO_CONGESTION, CongestionPrices, Prices
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import Dispatch, Estimates, JobClass
 from webhook.model.job import Job
@@ -188,6 +189,7 @@ class Forecasts:
         self._snapshot, self._prices = snapshot, prices
         self._epoch = EPOCH if prices is None else prices.start
         self._congestion = NO_CONGESTION
+        self._late, self._weights = LateShares(), CongestionPrices(at=self._epoch)
         self._ruling, self._known_too, self._cluster = ruling or snapshot, known, cluster
         self._watched = watched(snapshot) | choose.trees(snapshot)
         self._trees_with_prices = rules_by_tree(
@@ -222,7 +224,8 @@ class Forecasts:
     def _priced(self, snapshot: Snapshot, now: float) -> Snapshot:
         """Return a snapshot with what resources cost at a moment."""
         unix = self.unix(now)
-        priced = updated(snapshot, prices=self._prices_at(unix))
+        self._let_weights_follow(unix)
+        priced = updated(snapshot, prices=self._prices_at(unix), scarcity=self._weights)
         if not self._trees_with_prices:
             return priced
         self._let_prices_follow(priced, now)
@@ -249,6 +252,21 @@ class Forecasts:
             then = replace(market, now=now - behind, unix=unix - behind)
             self._congestion = next_prices(self._congestion, then)
 
+    def note_ended(self, policy: str, now: float, *, late: bool) -> None:
+        """Note that a Job with a deadline that a policy decided has ended."""
+        self._let_weights_follow(self.unix(now))
+        self._late.note(policy, late=late)
+
+    def _let_weights_follow(self, unix: float) -> None:
+        """Change the weights of lateness as the leading controller would have until *unix*."""
+        policies = self._ruling.fallback.policies
+        if not any(map(followed_lateness, policies)):
+            return
+        while unix - (before := self._weights).at >= STEP_SECONDS:
+            then = before.at + STEP_SECONDS
+            weights = weighted(before.weights, self._late, policies, then)
+            self._weights = CongestionPrices(at=then, weights=weights)
+
     def _has_choice(self, job: Job) -> bool:
         try:
             policy = match.policy_for(job, self._ruling, own_namespace="")
@@ -265,6 +283,7 @@ class Forecasts:
     def snapshot(self, now: float) -> Snapshot:
         """Return the queues with what is learned of runs and of the delays before them."""
         run_times, starts = self.learned()
+        self._let_weights_follow(self.unix(now))
         return updated(
             self._snapshot,
             as_of=now,
@@ -272,6 +291,7 @@ class Forecasts:
             start_delays=starts,
             dispatches=self._dispatched.step(),
             prices=self._prices_at(self.unix(now)),
+            scarcity=self._weights,
             generation=1,
         )
 
