@@ -9,17 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from webhook.api.kubernetes_api import ClusterError, KubernetesApi
 from webhook.api.managed_fields import applied_by, part_of
 from webhook.api.resources import Key
 from webhook.api.watch import WatchUpdate
 from webhook.controller.controller_metrics import ControllerMetrics
+from webhook.controller.followed_watches import WatchedJob
 from webhook.controller.mover import read_anew, workloads_path
 from webhook.controller.world import World
 from webhook.decide import cluster_choice, remote_options
-from webhook.decide.cluster_choice import MARGIN_SECONDS, MEANINGS, Nomination
+from webhook.decide.cluster_choice import MARGIN_SECONDS, MEANINGS, Nomination, UnplacedWorkload
+from webhook.decide.wishes import NONE, Wishes, remaining
 from webhook.flow.ledger import ClusterViews
 from webhook.model.faults import Attention, attempted
 from webhook.model.fields import FieldError
@@ -30,7 +32,13 @@ from webhook.state.occupancy import Occupancy
 from webhook.state.pipe import Update
 from webhook.state.queue_counts import PendingArrivals
 from webhook.state.snapshot import Snapshot
-from webhook.state.workload import KUEUES_MANAGER, NOMINATED, AwaitingCluster, awaiting
+from webhook.state.workload import (
+    KUEUES_MANAGER,
+    NOMINATED,
+    AwaitingCluster,
+    Workload,
+    awaiting,
+)
 
 STEP_SECONDS: Final = 1.0
 AGAIN_SECONDS: Final = 5.0
@@ -43,6 +51,17 @@ MOST_NOMINATED: Final = 20
 """As many as Kueue's schema allows."""
 OVERDUE_SECONDS: Final = 30.0
 """With quota for so long, a Workload without a nominated cluster counts as forgotten."""
+
+
+class _JobWishes(NamedTuple):
+    wishes: Wishes
+    created: float
+    """When the Job was, in seconds since 1970: its deadline counts from then."""
+
+
+def _read_wishes(job: WatchedJob | None) -> _JobWishes | None:
+    """Return what a Job asks for; None: nothing, or it cannot be read."""
+    return _JobWishes(job.wishes, job.created) if job is not None and job.wishes != NONE else None
 
 
 class ClusterDispatcher:
@@ -69,6 +88,8 @@ class ClusterDispatcher:
         self._due: dict[Key, float] = {}
         """The monotonic time at which each is looked at again."""
         self._said: dict[Key, str] = {}
+        self._wishes: dict[str, dict[Key, _JobWishes]] = {}
+        """For each watch, what Jobs ask for; those that ask for nothing are not there."""
         self._error = ""
 
     def take(self, message: WatchUpdate) -> tuple[str, ...]:
@@ -85,6 +106,31 @@ class ClusterDispatcher:
             event_type, entry = message.event
             self._put(entry.key, None if event_type == "DELETED" else entry.value)
         return (f"{message.kind}: readable again",) if before else ()
+
+    def take_jobs(self, message: WatchUpdate) -> tuple[str, ...]:
+        """Apply a watch update of Jobs' metadata; return the lines to log, of which there are none.
+
+        Kueue copies no annotation of a Job into its Workload, and its owner may change them.
+        """
+        if message.entries is not None:
+            read = ((entry.key, _read_wishes(entry.value)) for entry in message.entries)
+            self._wishes[message.kind] = {key: wished for key, wished in read if wished}
+        elif message.event is not None:
+            event_type, entry = message.event
+            known = self._wishes.setdefault(message.kind, {})
+            known.pop(entry.key, None)
+            wished = _read_wishes(entry.value) if event_type != "DELETED" else None
+            if wished is not None:
+                known[entry.key] = wished
+        return ()
+
+    def _wishes_of(self, workload: Workload, unix: float) -> Wishes:
+        """Return what the Job of a Workload asks for now."""
+        key = workload.namespace, workload.job
+        for known in self._wishes.values():
+            if (wished := known.get(key)) is not None:
+                return remaining(wished.wishes, unix - wished.created)
+        return NONE
 
     def _put(self, key: Key, found: AwaitingCluster | None) -> None:
         if found is None:
@@ -178,15 +224,15 @@ class ClusterDispatcher:
         result = None
         is_off = snapshot.fallback.off is not None and snapshot.fallback.off.covers(key[0])
         if arrival is not None and queues is not None and not is_off:
+            unplaced = UnplacedWorkload(
+                arrival=arrival,
+                local_queue=queues[0],
+                cluster_queue=queues[1],
+                flavors=found.workload.flavors,
+                wishes=self._wishes_of(found.workload, world.unix),
+            )
             result, _ = attempted(
-                lambda: cluster_choice.prospects(
-                    arrival,
-                    queues,
-                    found.workload.flavors,
-                    clusters,
-                    now=world.now,
-                    unix=world.unix,
-                )
+                lambda: cluster_choice.prospects(unplaced, clusters, now=world.now, unix=world.unix)
             )
         if result is None or arrival is None:
             # Nothing may wait because of us, so all are asked, as Kueue itself does.

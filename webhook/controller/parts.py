@@ -143,7 +143,7 @@ def _nominations(given: Surroundings, workers: ClusterWatches | None) -> Iterato
     yield Part(
         name="nominations",
         step=dispatcher.step,
-        takes={AWAITING.kind: dispatcher.take},
+        takes={**given.of_jobs(dispatcher.take_jobs), AWAITING.kind: dispatcher.take},
         follows=(replace(AWAITING, read=given.ring.reading(read_awaiting)),),
         hastened_by=AWAITING.kind,
         wait=lambda: cluster_dispatcher.STEP_SECONDS,
