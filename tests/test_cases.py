@@ -16,6 +16,7 @@ import yaml
 
 from tests.manifest_places import look
 from webhook.admission import patch
+from webhook.cost.congestion import by_queue
 from webhook.decide.applicant import Moment
 from webhook.flow import create
 from webhook.jobs import KINDS, JobKind
@@ -58,7 +59,7 @@ def test_case(path, tmp_path):
     known = known_of(case, tmp_path, ())
     shared = {"job": case["job"], "decided": case.get("decided")}
     clusters = {
-        name: occupancy_of(known_of({**shared, **cluster}, tmp_path, known.fallback.policies))
+        name: occupancy_of(in_worker(known, name, {**shared, **cluster}, tmp_path))
         for name, cluster in case.get("clusters", {}).items()
     }
     occupancy = replace(occupancy_of(known), clusters=clusters)
@@ -83,6 +84,13 @@ def known_of(case: Object, folder: Path, policies: tuple[FallbackPolicy, ...]) -
     snapshot = state.snapshot(-float(case.get("age", 0)), MOMENT.unix)
     snapshot = updated(snapshot, policies=policies or snapshot.fallback.policies)
     return forecast_input.with_forecasts(state, snapshot, MOMENT.unix)
+
+
+def in_worker(manager: Snapshot, name: str, case: Object, folder: Path) -> Snapshot:
+    """Read the state of a worker cluster, with what is scarce there."""
+    known = known_of(case, folder, manager.fallback.policies)
+    scarce = by_queue(manager.costs.scarcity, known.setup, None, MOMENT.unix, name)
+    return updated(known, congestion=scarce)
 
 
 def objects_of(case: Object) -> list[Object]:

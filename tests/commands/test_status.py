@@ -105,9 +105,9 @@ def test_the_off_switch_is_shown_and_is_no_trouble(status, data, said):
     assert (result.exit_code, lines_of(result)[0]) == (0, said)
 
 
-def prices_of(seconds_ago):
+def prices_of(seconds_ago, cluster=""):
     """Return the ConfigMap with one price, of so many seconds ago."""
-    scarce = ScarceCell("queue gpu-cq", "t4", "nvidia.com/gpu")
+    scarce = ScarceCell("queue gpu-cq", "t4", "nvidia.com/gpu", cluster)
     prices = CongestionPrices(
         at=time.time() - seconds_ago, prices={scarce: 1.25}, waits={scarce: 400.0}
     )
@@ -120,6 +120,13 @@ def test_what_is_scarce_is_shown_with_its_price_and_its_wait(status):
 
     shown = [" ".join(line.split()) for line in lines]
     assert "queue gpu-cq t4 nvidia.com/gpu 1.25 6m40s" in shown
+
+
+def test_what_is_scarce_in_a_worker_cluster_is_shown_with_the_clusters_name(status):
+    lines = lines_of(status(*WELL, prices_of(30, "far")))
+
+    shown = [" ".join(line.split()) for line in lines]
+    assert "queue gpu-cq of cluster far t4 nvidia.com/gpu 1.25 6m40s" in shown
 
 
 def unreviewed(message):

@@ -5,12 +5,14 @@ from dataclasses import replace
 import pytest
 
 from tests import builders
-from tests.builders import cluster_queue
+from tests.builders import cluster_queue, held
+from tests.controller import moving
 from tests.controller.stepping import Metered, at
 from tests.state.objects import condition, workload
 from webhook.api.kubernetes_api import Refused, Unreachable
 from webhook.api.resources import ReadObject
 from webhook.api.watch import WatchUpdate
+from webhook.controller import followed_watches
 from webhook.controller.cluster_dispatcher import (
     AGAIN_SECONDS,
     OVERDUE_SECONDS,
@@ -18,6 +20,7 @@ from webhook.controller.cluster_dispatcher import (
     ClusterDispatcher,
 )
 from webhook.decide.cluster_choice import MARGIN_SECONDS, Nomination
+from webhook.jobs import JOB
 from webhook.model.queues import MULTIKUEUE, AdmissionCheck, KueueConfig, WorkerCluster
 from webhook.model.snapshot_parts import OffSwitch
 from webhook.state.live_workload import applied
@@ -29,10 +32,14 @@ API = "kueue.x-k8s.io/v1beta2"
 STATUS = "/apis/kueue.x-k8s.io/v1beta2/namespaces/team/workloads"
 
 
-def waiting(name="job-train-1", *, nominated=(), nominated_at="1970-01-01T00:16:40Z"):
+def waiting(
+    name="job-train-1", *, nominated=(), nominated_at="1970-01-01T00:16:40Z", guest=("", "")
+):
     """Return a Workload that got its quota 1000 s after 1970, as the API server sends it."""
     reserved = {**condition("QuotaReserved"), "lastTransitionTime": "1970-01-01T00:16:40Z"}
-    source = workload(name, conditions=(reserved,), admitted_to="gpu-cq", job=name, cpu="1")
+    source = workload(
+        name, conditions=(reserved,), admitted_to="gpu-cq", job=name, guest=guest, cpu="1"
+    )
     source["apiVersion"] = API
     source["metadata"] |= {"uid": f"uid-{name}", "resourceVersion": "7"}
     source["status"]["admissionChecks"] = [{"name": "remote", "state": "Pending"}]
@@ -295,3 +302,69 @@ def test_a_workload_that_is_deleted_is_forgotten():
     world.dispatcher.take(WatchUpdate(kind=AWAITING.kind, at=0.0, event=("DELETED", entry)))
 
     assert world.step().counts == {}
+
+
+JOBS = followed_watches.followed(JOB)
+BY_FINISH = builders.policy(strategy={"type": "FinishTime", "finishTime": {"runTime": "100s"}})
+
+
+def freed(seconds):
+    """A cluster whose CPUs are all held, and free again after so many seconds."""
+    queue, used = cluster_queue("gpu-cq", {"a100": {"cpu": "4"}}), {"a100": {"cpu": "4"}}
+    known = builders.snapshot(queue, held={"gpu-cq": held(used, reserving=4, pending=1)})
+    return builders.foreseen(known, ("gpu-cq", used, seconds))
+
+
+def job_that_says(**annotations):
+    """A decided Job, created ten seconds before its Workload got quota."""
+    source = moving.job(1)
+    source["metadata"]["creationTimestamp"] = "1970-01-01T00:16:30Z"
+    said = {f"kueue-fallback.dev/{name}": text for name, text in annotations.items()}
+    source["metadata"]["annotations"] |= said
+    return JOBS.read(JOBS.kind, source)
+
+
+def asked_first(*updates):
+    """Return which of two clusters is nominated first after these updates of Jobs."""
+    world = World(
+        waiting("job-1", guest=("light-gpu", "gpu")),
+        snapshot=manager("near", "far", policies=(BY_FINISH,)),
+        workers=Workers(near=freed(20.0), far=freed(0.1)),
+    )
+    for update in updates:
+        world.dispatcher.take_jobs(update)
+    world.step()
+    return world.server.written[0][1][0]
+
+
+def listed(*entries):
+    return WatchUpdate(kind=JOBS.kind, at=0.0, entries=entries)
+
+
+def happened(what, entry):
+    return WatchUpdate(kind=JOBS.kind, at=0.0, event=(what, entry))
+
+
+URGENT, PATIENT = {"deadline": "120s"}, {"deadline": "10m"}
+
+
+@pytest.mark.parametrize(
+    ("updates", "first"),
+    [
+        ([], "near"),
+        # The nearer one would be done in 121 s, and the deadline is in 110 s.
+        ([listed(job_that_says(**URGENT))], "far"),
+        # Its owner may change what the Job says after the decision.
+        (
+            [listed(job_that_says(**URGENT)), happened("MODIFIED", job_that_says(**PATIENT))],
+            "near",
+        ),
+        ([listed(job_that_says()), happened("MODIFIED", job_that_says(**URGENT))], "far"),
+        ([listed(job_that_says(**URGENT)), happened("DELETED", job_that_says(**URGENT))], "near"),
+        ([listed(job_that_says(**URGENT)), listed()], "near"),
+        # What cannot be read says nothing.
+        ([listed(job_that_says(deadline="soon"))], "near"),
+    ],
+)
+def test_what_a_job_says_now_decides_which_cluster_is_asked_first(updates, first):
+    assert asked_first(*updates) == first

@@ -5,8 +5,9 @@ from tests.controller.objects import Objects
 from tests.controller.stepping import values
 from tests.learn.runs import DAY, failure, success
 from webhook.api.kubernetes_api import Forbidden
+from webhook.api.resources import POLICIES, our_path
 from webhook.controller.controller_metrics import ControllerMetrics
-from webhook.controller.policy_status import PATH, reference_of
+from webhook.controller.policy_status import reference_of
 from webhook.controller.records import MOST_AT_ONCE, Teller
 from webhook.learn.estimates import RunTimeLearner
 
@@ -18,7 +19,8 @@ PLACE = ("light-gpu", "cpu")
 
 def server():
     found = Objects()
-    found.held[f"{PATH}/light-gpu"] = {"metadata": {"name": "light-gpu", "uid": "u-1"}}
+    policy_of_cluster = {"metadata": {"name": "light-gpu", "uid": "u-1"}}
+    found.held[f"{our_path(POLICIES)}/light-gpu"] = policy_of_cluster
     return found
 
 

@@ -19,7 +19,6 @@ from webhook.api.resources import ReadObject
 from webhook.api.watch import WatchUpdate
 from webhook.controller import followed_watches
 from webhook.controller.job_events import JobEvents
-from webhook.controller.policy_status import PATH
 from webhook.jobs import BY_NAME
 from webhook.model.queues import KueueConfig
 from webhook.model.reasons import Obstacle
@@ -186,7 +185,9 @@ class Policies(Objects):
         self.said = []
 
     def get(self, path, params=None):
-        return {"items": [self.policy]} if path == PATH else super().get(path, params)
+        if path == kinds.our_path(kinds.POLICIES):
+            return {"items": [self.policy]}
+        return super().get(path, params)
 
     def patch(self, path, body):
         self.policy["status"] = body["status"]

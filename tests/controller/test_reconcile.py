@@ -7,6 +7,7 @@ from tests.controller.policies import READY, snapshot
 from tests.model.policies import policy
 from tests.model.team_policies import team_policy
 from webhook.api.kubernetes_api import NotServed, Refused
+from webhook.api.resources import POLICIES, our_path
 from webhook.controller import policy_status
 from webhook.model.policy.fallback_policy import MOST_OF_TEAM
 
@@ -20,7 +21,7 @@ class Policies:
         self.refusal = None
 
     def get(self, path, params=None):
-        assert path == policy_status.PATH
+        assert path == our_path(POLICIES)
         start = int(params.get("continue", 0))
         following = str(start + 1) if start + 1 < len(self.items) else ""
         return {"items": self.items[start : start + 1], "metadata": {"continue": following}}
@@ -59,8 +60,8 @@ def test_every_policy_gets_its_condition_and_a_second_look_writes_nothing():
     assert [(name, found.ready) for name, found in first.written] == [("a", True), ("b", False)]
     assert second.written == []
     assert [path for path, _ in server.patches] == [
-        f"{policy_status.PATH}/a/status",
-        f"{policy_status.PATH}/b/status",
+        f"{our_path(POLICIES)}/a/status",
+        f"{our_path(POLICIES)}/b/status",
     ]
 
 
@@ -79,7 +80,7 @@ def test_who_leads_no_more_writes_no_more():
     found = look(server, is_leader=lambda: not server.patches)
 
     assert found.ready == {"a": True, "b": True}
-    assert [path for path, _ in server.patches] == [f"{policy_status.PATH}/a/status"]
+    assert [path for path, _ in server.patches] == [f"{our_path(POLICIES)}/a/status"]
 
 
 def test_an_invalid_policy_is_said_to_be_invalid_and_the_next_one_is_judged():

@@ -13,7 +13,9 @@ from tests.controller.objects import Objects
 from tests.controller.watched_jobs import entry, stored
 from tests.learn.runs import DAY, failure, success
 from tests.model.policies import policy
+from tests.state.feeds import changed
 from tests.state.kueue import IMAGE, configuration, deployment
+from tests.state.objects import cluster_queue, local_queue
 from webhook.api.resources import (
     KUEUE_CONFIG,
     KUEUE_DEPLOYMENT,
@@ -21,10 +23,10 @@ from webhook.api.resources import (
     RUN_TIMES,
     WORKLOADS,
     ReadObject,
+    our_path,
 )
 from webhook.api.watch import WatchUpdate
-from webhook.controller import controller, device_reader
-from webhook.controller.policy_status import PATH
+from webhook.controller import controller, device_reader, parts
 from webhook.controller.records import RUNS
 from webhook.jobs import JOB
 from webhook.learn.estimates import RunTimeLearner
@@ -48,7 +50,7 @@ class Cluster(Objects):
         self.policy = {**policy(), "metadata": metadata}
 
     def get(self, path, params=None):
-        if path == PATH:
+        if path == our_path(POLICIES):
             return {"items": [copy.deepcopy(self.policy)]}
         return super().get(path, params)
 
@@ -132,7 +134,7 @@ def test_who_comes_to_lead_writes_what_is_to_be_written(replica):
 
     replica.step(term=1)
 
-    assert replica.cluster.statuses == [f"{PATH}/light-gpu/status"]
+    assert replica.cluster.statuses == [f"{our_path(POLICIES)}/light-gpu/status"]
     assert replica.lines[0] == LEADS
     assert replica.shown("controller_leader") == 1
 
@@ -308,7 +310,7 @@ def test_what_fails_in_a_turn_is_counted_named_once_and_leaves_the_rest(replica,
     replica.step(term=1)
     replica.step()
 
-    assert replica.cluster.statuses == [f"{PATH}/light-gpu/status"]
+    assert replica.cluster.statuses == [f"{our_path(POLICIES)}/light-gpu/status"]
     assert replica.shown("controller_failed_turns_total", part=part) >= 2
     (told,) = [line for line in replica.lines if line.startswith(f"{part}: RuntimeError at ")]
     assert told.endswith("said once")
@@ -334,7 +336,7 @@ def test_who_leads_goes_on_while_its_prometheus_is_dead(monkeypatch):
 
     replica.controller.leadership.stop()
     assert (follows, replica.shown("prometheus_queries_total", result="failed")) == (0, 2)
-    assert replica.cluster.statuses == [f"{PATH}/light-gpu/status"]
+    assert replica.cluster.statuses == [f"{our_path(POLICIES)}/light-gpu/status"]
     refused = "prometheus: The connection to the server 127.0.0.1:1 was refused"
     assert sum(line.startswith(refused) for line in replica.lines) == 1
 
@@ -348,6 +350,42 @@ def test_who_led_again_since_the_last_step_looks_again(replica):
 
     assert len(replica.cluster.statuses) == 2
     assert replica.lines.count(LEADS) == 2
+
+
+class Watches:
+    """The watches of worker clusters; they note when they are asked for news, and of which."""
+
+    def __init__(self, *given, **named):
+        self.manager, self.asked = None, []
+
+    def start(self):
+        pass
+
+    def follow(self, manager):
+        self.manager = manager
+
+    def with_clusters(self, update, now, unix):
+        self.asked.append(self.manager)
+        return update
+
+    def counted(self):
+        return {}
+
+
+def test_without_a_dispatcher_worker_clusters_are_followed_where_prices_need_them(monkeypatch):
+    monkeypatch.setattr(parts, "ClusterWatches", lambda *given, **named: workers)
+    workers = Watches()
+    replica = Replica(Settings(watch_workers=True))
+    replica.sync(strategy={"type": "Cost"})
+    before = list(workers.asked)
+
+    for kind, source in (("clusterqueues", cluster_queue()), ("localqueues", local_queue())):
+        replica.controller.put(changed(kind, "ADDED", source))
+    replica.step()
+
+    replica.controller.leadership.stop()
+    assert set(before) == {None}
+    assert list(workers.asked[-1].setup.cluster_queues) == ["gpu-cq"]
 
 
 def test_a_controller_without_memory_ends(replica, monkeypatch):

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,6 +23,7 @@ from webhook.model.costs.prices import (
     curve,
 )
 from webhook.model.policy.strategy import Congestion
+from webhook.model.queues import MULTIKUEUE, AdmissionCheck, WorkerCluster
 from webhook.model.snapshot_parts import OffSwitch
 from webhook.state.snapshot import updated
 
@@ -95,6 +98,7 @@ def market(known, *amounts, unix=NOW, now=0.0):
     )
     return Market(
         setup=known.setup,
+        manager=known.setup,
         fallback=known.fallback,
         prices=known.costs.prices.get("", NO_PRICES),
         forecasts=known.forecasts,
@@ -182,3 +186,57 @@ def test_what_has_no_rate_is_priced_by_its_power_or_by_time(prices, base):
     found = next_prices(before(0.0), market(world(prices=prices), 2))
 
     assert found.prices == {PLACE: pytest.approx(STEP * base)}
+
+
+def sending(**rest):
+    """Return a manager whose ``gpu-lq`` leads to the worker cluster ``far``."""
+    return snapshot(
+        cluster_queue("manager-cq", {"remote": {"nvidia.com/gpu": "100"}}, checks=("remote",)),
+        local_queues={"gpu-lq": "manager-cq", "other-lq": "manager-cq"},
+        checks={"remote": AdmissionCheck(controller=MULTIKUEUE, parameters="all")},
+        multikueue_configs={"all": ("far",)},
+        worker_clusters={"far": WorkerCluster()},
+        **rest,
+    )
+
+
+def in_cluster(name, manager=None):
+    """Return what the price of the GPUs in a worker cluster is made from."""
+    rule = policy({"name": "gpu", "queue": "gpu-lq"}, strategy={"type": "Cost"})
+    decides = manager or sending(policies=(rule,))
+    return replace(
+        market(world(), 1), manager=decides.setup, fallback=decides.fallback, cluster=name
+    )
+
+
+def test_a_workers_queue_has_a_price_by_the_policies_that_lead_there_through_multikueue():
+    there, elsewhere = (ScarceCell(*PLACE[:3], name) for name in ("far", "near"))
+    known = CongestionPrices(at=NOW - STEP_SECONDS, prices={there: 0.5, elsewhere: 0.7, PLACE: 1.0})
+
+    found = next_prices(known, in_cluster("far"))
+
+    assert found.prices == {there: pytest.approx(0.5 + STEP * 2.0)}
+    assert found.waits == {there: 601.0}
+
+
+@pytest.mark.parametrize(
+    ("cluster", "queue"),
+    [
+        # MultiKueue does not send there.
+        ("near", "gpu-lq"),
+        # It sends to a LocalQueue that is not there.
+        ("far", "other-lq"),
+    ],
+)
+def test_where_no_policy_leads_through_multikueue_nothing_has_a_price(cluster, queue):
+    rule = policy({"name": "gpu", "queue": queue}, strategy={"type": "Cost"})
+
+    assert next_prices(before(0.5), in_cluster(cluster, sending(policies=(rule,)))).prices == {}
+
+
+def test_a_price_counts_in_its_own_cluster_alone():
+    known = replace(before(5.0), prices={PLACE: 5.0, PLACE._replace(cluster="far"): 2.0})
+
+    counted = [by_queue(known, world().setup, None, NOW, name) for name in ("", "far", "near")]
+
+    assert counted == [{"gpu-cq": {GPU: 5.0}}, {"gpu-cq": {GPU: 2.0}}, {}]

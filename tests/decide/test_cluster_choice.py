@@ -15,14 +15,17 @@ from webhook.decide.cluster_choice import (
     ClusterProspect,
     Nomination,
     Standing,
+    UnplacedWorkload,
     expected_in,
     measure_of,
     next_cluster,
     prospects,
     rank,
 )
+from webhook.decide.wishes import NONE, Wishes
+from webhook.model.costs.devices import Device
 from webhook.model.costs.prices import Prices
-from webhook.model.forecasts import JobClass
+from webhook.model.forecasts import Basis, JobClass, RunTime
 from webhook.model.queues import MULTIKUEUE, AdmissionCheck, WorkerCluster
 from webhook.state.counted_arrivals import occupancy_of
 from webhook.state.snapshot import updated
@@ -208,12 +211,23 @@ def seen(here, **workers):
     return replace(occupancy_of(here), clusters=counted)
 
 
-def expected(where, policy=BY_FINISH):
+def expected(where, policy=BY_FINISH, wishes=NONE):
     here = where.snapshot
     arrival = builders.arrival("a", {GPU: "1"}, policy=policy.name, option="gpu")
-    arrival = replace(arrival, job_class=JobClass("class", "coarse"))
-    queues = here.setup.local_queues["team", "gpu-lq"], here.setup.cluster_queues["gpu-cq"]
-    return prospects(arrival, queues, "remote", where, now=0.0, unix=0.0)
+    pods = builders.template(builders.container(limits={GPU: "1"}))
+    arrival = replace(
+        arrival,
+        needs=(builders.needs({GPU: "1"}, pods=pods),),
+        job_class=JobClass("class", "coarse"),
+    )
+    workload = UnplacedWorkload(
+        arrival=arrival,
+        local_queue=here.setup.local_queues["team", "gpu-lq"],
+        cluster_queue=here.setup.cluster_queues["gpu-cq"],
+        flavors="remote",
+        wishes=wishes,
+    )
+    return prospects(workload, where, now=0.0, unix=0.0)
 
 
 def test_a_full_cluster_is_expected_to_start_it_when_quota_is_free_there():
@@ -259,3 +273,114 @@ def test_the_cheaper_cluster_is_taken_where_costs_decide():
     assert dear.cost == pytest.approx(1.0 * 1.05 + 0.03, rel=0.1)
     assert cheap.cost == pytest.approx(0.1 * 1.05 + 0.045, rel=0.1)
     assert ranked(BY_COST, dear, cheap) == "cheapdear"
+
+
+DATA = Wishes(data=(("llama", 100.0),))
+
+
+def with_data(*, transfer):
+    """The cluster that comes second holds the data, and costs 0.2 more for 100 s."""
+    prices = {
+        "bare": Prices(rates={("t4", GPU): flat(36.0)}, transfer=transfer),
+        "holding": Prices(
+            rates={("t4", GPU): flat(43.2)}, transfer=transfer, holds=frozenset({"llama"})
+        ),
+    }
+    here = manager("bare", "holding", policies=(BY_COST,), prices=prices)
+    return seen(here, bare=worker(free_in=0.1), holding=worker(free_in=0.1))
+
+
+def test_data_that_a_cluster_does_not_hold_costs_its_transfer():
+    bare, holding = expected(with_data(transfer=0.01), BY_COST, DATA)
+    without = expected(with_data(transfer=0.01), BY_COST)
+
+    # 100 GiB at 0.01.
+    assert bare.cost - without[0].cost == pytest.approx(1.0)
+    assert holding.cost == without[1].cost
+    assert ranked(BY_COST, bare, holding) == "holdingbare"
+    assert ranked(BY_COST, *without) == "bareholding"
+
+
+def test_data_is_cheaper_where_runs_of_the_class_began_soon_after_others():
+    where = with_data(transfer=0.01)
+    there = where.clusters["bare"]
+    known = {
+        ("class", "t4"): RunTime(
+            seconds=100.0, low=90.0, high=110.0, basis=Basis.LEARNED, runs=9, warm=0.7
+        )
+    }
+    warm = replace(there, snapshot=updated(there.snapshot, run_times=known))
+    where = replace(where, clusters={**where.clusters, "bare": warm})
+
+    bare = expected(where, BY_COST, DATA)[0]
+
+    assert bare.cost - expected(where, BY_COST)[0].cost == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize(("policy", "order"), [(BY_FINISH, "ba"), (BY_COST, "ba")])
+def test_a_cluster_that_misses_the_deadline_comes_after_one_that_meets_it(policy, order):
+    prices = {name: Prices(rates={("t4", GPU): flat(rate)}) for name, rate in RATES.items()}
+    here = manager("a", "b", policies=(policy,), prices=prices)
+    where = seen(here, a=worker(free_in=20.0), b=worker(free_in=0.1))
+
+    # 21 s more are less than what an earlier cluster is left for, and a costs a tenth.
+    assert ranked(policy, *expected(where, policy)) == "ab"
+    assert ranked(policy, *expected(where, policy, Wishes(deadline=110.0))) == order
+    # Where none meets it, all is as without one but for what lateness costs.
+    assert not any(each.exceeds for each in expected(where, policy, Wishes(deadline=50.0)))
+
+
+RATES = {"a": 3.6, "b": 36.0}
+
+
+def test_lateness_counts_where_both_clusters_miss_the_deadline():
+    where = seen(
+        manager("a", "b", policies=(BY_COST,)), a=worker(free_in=3600.0), b=worker(free_in=0.1)
+    )
+    late = Wishes(deadline=10.0, lateness=10.0)
+
+    costs = [each.cost for each in expected(where, BY_COST, late)]
+    others = [each.cost for each in expected(where, BY_COST)]
+
+    # 10 an hour is less than ten times what the policy gives, of which there is no more.
+    lateness = [cost - other for cost, other in zip(costs, others, strict=True)]
+    assert lateness[0] - lateness[1] == pytest.approx(10.0, rel=0.02)
+
+
+@pytest.mark.parametrize("policy", [BY_FINISH, BY_COST, BY_COUNTS])
+def test_a_cluster_whose_devices_are_less_than_the_job_needs_is_refused(policy):
+    devices = {
+        "small": Device(name="T4", memory=16 << 30),
+        "large": Device(name="A100", memory=80 << 30),
+    }
+    prices = {name: Prices(devices={"t4": device}) for name, device in devices.items()}
+    here = manager("small", "large", policies=(policy,), prices=prices)
+    where = seen(here, small=worker(), large=worker())
+
+    found = expected(where, policy, Wishes(gpu_memory=40 << 30))
+
+    assert [each.standing for each in found] == [Standing.REFUSED, Standing.KNOWN]
+    assert {each.standing for each in expected(where, policy)} == {Standing.KNOWN}
+
+
+def test_the_run_time_that_its_owner_says_counts():
+    where = seen(manager("near"), near=worker())
+
+    assert expected(where, wishes=Wishes(run_time=40.0))[0].ends_in == 40.0
+
+
+def test_what_is_scarce_in_a_cluster_counts_against_it():
+    prices = {name: Prices(rates={("t4", GPU): flat(3.6)}) for name in ("near", "far")}
+    here = manager("near", "far", policies=(BY_COST,), prices=prices)
+    scarce = {"gpu-cq": {("t4", GPU): 36.0}}
+    where = seen(
+        here,
+        near=updated(worker(free_in=0.1), congestion=scarce),
+        far=worker(free_in=0.1),
+    )
+
+    near, far = expected(where, BY_COST)
+
+    # One GPU for about 100 s at 36 an hour more.
+    assert near.cost - far.cost == pytest.approx(1.0, rel=0.1)
+    assert ranked(BY_COST, near, far) == "farnear"

@@ -18,7 +18,6 @@ from webhook.api import resources as kinds
 from webhook.api.kubernetes_api import Refused
 from webhook.api.watch import WatchUpdate
 from webhook.controller import followed_watches, records, savings_publisher
-from webhook.controller.policy_status import PATH
 from webhook.controller.records import RUNS, read_run
 from webhook.controller.world import Lines, Part, World
 from webhook.hindsight.journal import name_of, read_slot, slot_of
@@ -53,7 +52,7 @@ class Cluster(Objects):
         return "v1beta2"
 
     def get(self, path: str, params: Any = None) -> Any:
-        if path == PATH:
+        if path == kinds.our_path(kinds.POLICIES):
             return {"items": copy.deepcopy(self.policies)}
         if path == "/version":
             return {"major": "1", "minor": "36"}

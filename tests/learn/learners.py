@@ -10,11 +10,11 @@ from webhook.learn.run_records import (
     MOST_BEGUN,
     MOST_RUNS,
     MOST_SAID,
-    RUN_BYTES,
     ClassRecord,
     Run,
     pack_outcomes,
     pack_runs,
+    unpack_runs,
 )
 
 BEGUN = st.builds(
@@ -73,7 +73,9 @@ def full_record(number):
         coarse=f"~{number:016x}",
         name=f"registry/stable-diffusion:{number} python run.py --steps",
         runs=runs,
-        said={flavors: newest[-MOST_SAID * RUN_BYTES :] for flavors, newest in runs.items()},
+        said={
+            flavors: pack_runs(unpack_runs(newest)[-MOST_SAID:]) for flavors, newest in runs.items()
+        },
         outcomes={("light", option): pack_outcomes(outcomes) for option in ("gpu", "cpu")},
         starts={"t4": packed(MOST_BEGUN), "plain": packed(MOST_BEGUN)},
         dispatches={"gpu-cq": packed(MOST_BEGUN)},

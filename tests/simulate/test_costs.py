@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from tests.simulate.files import document, job, read
+from tests.simulate.files import document, job, read, with_workers, worker
 from tests.simulate.priced import START, results, tariff
 from webhook.simulate.comparison import replay_all, table, to_json
 from webhook.simulate.scenario_spec import ScenarioError
@@ -161,3 +161,29 @@ def test_an_owner_may_say_of_each_job_about_how_long_it_runs():
     assert said == pytest.approx([2 * seconds for seconds in true], rel=0.06)
     flavors = [set(submission.run_seconds) for submission in scenario.submissions]
     assert flavors == [{"fast", "slow"}] * 20
+
+
+def test_what_is_waited_for_in_a_worker_cluster_sends_new_jobs_elsewhere():
+    def queues(congestion):
+        cost = by_cost(runTime="10m", timeValue="0.001", congestion={"type": congestion})
+        cost["spec"]["options"][1]["slowdown"] = 1
+        source = with_workers(worker("a"), cpu=100)
+        source["jobs"]["work"]["runTimes"] = {"fast": "10m", "slow": "10m"}
+        rates = {"fast": "3.6", "slow": "7.2"}
+        tariffs = [
+            tariff(clusters=clusters, rates=[{"flavors": [name], "resources": {"cpu": rate}}])
+            for (name, rate), clusters in zip(rates.items(), (["a"], [""]), strict=True)
+        ]
+        for number, each in enumerate(tariffs):
+            each["metadata"] = {"name": f"tariff-{number}"}
+        source |= {"start": START, "tariffs": {"objects": tariffs}}
+        source["policies"]["objects"] = [cost]
+        source["arrivals"] = [{"at": f"{5 * number}m", "job": "work"} for number in range(30)]
+        return [job.queue for job in results(source, "Cost")[1]["Cost"].jobs]
+
+    # A core for 10 minutes every 5 minutes: by its rate the worker's is the cheaper one for all.
+    assert queues("None") == ["fast"] * 30
+    # At 2 % of 3.6 a minute it takes 50 minutes until it comes to 7.2.
+    spread = queues("Adaptive")
+    assert spread[:10] == ["fast"] * 10
+    assert "slow" in spread[10:]

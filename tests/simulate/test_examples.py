@@ -29,7 +29,7 @@ def simulate(name, *arguments):
 @pytest.mark.parametrize(
     ("name", "given"),
     [
-        *((name, ()) for name in ("uniform", "burst", "clusters", "guests", "gang")),
+        *((name, ()) for name in ("uniform", "burst", "clusters", "data", "guests", "gang")),
         ("tiers", ("--set", "rate=9/h")),
         ("shared-gpus", ("--set", "duration=60s")),
     ],
@@ -226,3 +226,21 @@ def test_jobs_that_may_wait_are_held_for_the_greener_hours(tmp_path):
 def a_tariff(name, **spec):
     head = {"apiVersion": "kueue-fallback.dev/v1alpha1", "kind": "Tariff"}
     return {**head, "metadata": {"name": name}, "spec": spec}
+
+
+def test_jobs_go_where_their_data_is_unless_waiting_costs_more_than_carrying_it():
+    def replayed(*given):
+        arms = words("FinishTime", "Cost")
+        return json.loads(simulate("data", *arms, *given, "-o", "json"))["strategies"]
+
+    def carried(found):
+        return sum(job["cluster"] == "near" for job in found["jobs"])
+
+    finish, cost = replayed()
+    _, elsewhere = replayed("--set", "data=other=140Gi")
+
+    # 140 GiB at 0.02 for each Job in the cluster that does not hold it.
+    for found in (finish, cost):
+        assert found["totals"]["transfer"] == pytest.approx(2.8 * carried(found))
+    assert 2 * carried(cost) < min(carried(finish), carried(elsewhere))
+    assert cost["totals"]["total"] < 0.95 * finish["totals"]["total"]

@@ -13,8 +13,10 @@ from tests.state.objects import cluster_queue, local_queue
 from webhook.api.kubernetes_api import NotServed, Unreachable
 from webhook.api.resources import SIGNING_KEYS
 from webhook.api.watch import WatchUpdate
+from webhook.model.costs.prices import CongestionPrices, ScarceCell
 from webhook.model.forecasts import Basis, RunTime
 from webhook.model.queues import MULTIKUEUE, AdmissionCheck, WorkerCluster
+from webhook.model.snapshot_parts import OffSwitch
 from webhook.state.cluster_watches import ClusterWatches, FromCluster, Kubeconfig
 from webhook.state.pipe import Update, apply_update
 from webhook.state.signing_keys import KeyRing
@@ -257,3 +259,22 @@ def test_what_the_manager_recorded_of_runs_stands_in_until_some_are_seen_there(o
         ("c", "a100"): LEARNED,
     }
     assert observer.snapshots["gpu"].learned.start_delays == {("", "a100"): THERE}
+
+
+def test_what_the_manager_published_as_scarce_there_counts_until_it_is_switched_off(observe):
+    observer = observe({"first": Played(QUEUES)})
+    observer.reach(gpu="first")
+    observer.until(lambda: "gpu" in observer.snapshots)
+    place = ScarceCell("queue four-gpus", "a100", "nvidia.com/gpu", "gpu")
+    others = place._replace(cluster="other")
+    known = CongestionPrices(at=time.time(), prices={place: 2.0, others: 9.0})
+    manager = updated(Snapshot(), worker_clusters={"gpu": WorkerCluster()}, scarcity=known)
+
+    observer.watches.follow(manager)
+    observer.until(lambda: observer.snapshots["gpu"].costs.congestion)
+    found = observer.snapshots["gpu"].costs.congestion
+    observer.watches.follow(updated(manager, off=OffSwitch()))
+    observer.until(lambda: not observer.snapshots["gpu"].costs.congestion)
+    end(observer)
+
+    assert found == {"four-gpus": {("a100", "nvidia.com/gpu"): 2.0}}

@@ -1,14 +1,16 @@
 """What others use beside held Jobs, as one leader leaves it for the next."""
 
 import json
+from math import inf
 
 import pytest
 
 from webhook.learn.others_use import HOURS, OthersUse, ReleasedJob
-from webhook.model.costs.prices import NO_CONGESTION
+from webhook.model.costs.prices import NO_CONGESTION, CongestionPrices, ScarceCell
 from webhook.model.fields import FieldError
 from webhook.state.published_congestion import (
     MOST_USES,
+    config_map_of,
     patch_of_use,
     read_congestion,
     read_use,
@@ -48,6 +50,27 @@ def test_however_many_there_are_a_config_map_holds_them():
 
 def test_beside_it_nothing_is_scarce_until_prices_are_published():
     assert read_congestion(patch_of_use(many(1))) == NO_CONGESTION
+
+
+def test_prices_of_worker_clusters_are_read_back_beside_those_of_this_one():
+    here = ScarceCell("queue gpu-cq", *GPU)
+    there = here._replace(cluster="far")
+    known = CongestionPrices(at=60.0, prices={here: 1.0, there: 2.0}, waits={here: 9.0, there: inf})
+
+    published = config_map_of(known)
+    written = json.loads(published["data"]["prices.json"])["prices"]
+
+    assert read_congestion(published) == known
+    assert [entry.get("cluster") for entry in written] == [None, "far"]
+
+
+def test_prices_from_before_there_were_those_of_worker_clusters_are_read():
+    cell = {"tree": "queue gpu-cq", "flavor": "t4", "resource": "nvidia.com/gpu"}
+    text = json.dumps({"at": "1970-01-01T00:01:00Z", "prices": [{**cell, "price": 1.5}]})
+
+    found = read_congestion({"data": {"prices.json": text}})
+
+    assert found.prices == {ScarceCell("queue gpu-cq", *GPU): 1.5}
 
 
 @pytest.mark.parametrize(

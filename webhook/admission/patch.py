@@ -404,8 +404,7 @@ def original_json(original: Original) -> dict[str, Json]:
     """
     missing = {path for path, value in original.items() if value is ABSENT}
     # What is between a missing parent and a path below it is recorded, too.
-    below = {path for path in missing if path[:-1] in missing}
-    above = {path[:-1] for path in below} & below
+    above = {path[:-1] for path in missing if {path[:-1], path[:-2]} <= missing}
     ours = _read_by_variables(original)
     return {
         to_pointer(path): None if value is ABSENT else value

@@ -32,7 +32,6 @@ _LONGEST_NUMBER = 400
 """Characters; the longest of JSON's doubles has 309 digits."""
 _HEAD_BYTES = 256
 _UID = re.compile(rb'"request": ?{"uid": ?"([0-9A-Za-z-]{1,64})"')
-_NESTING = frozenset({dict, list})
 _LARGE = 64 << 10
 """Bytes of a body that is checked before it is parsed; ordinary Jobs are smaller and cheap."""
 _OTHERS = bytes(set(range(256)) - set(b"[]{}"))

@@ -143,8 +143,10 @@ _SCARCE = ("SCARCE IN", "FLAVOR", "RESOURCE", "CONGESTION PRICE", "WAIT")
 
 def _scarce(cell: Mapping[str, Any]) -> tuple[str, ...]:
     wait = cell["waitSeconds"]
-    names = (harmless(cell[key]) for key in ("tree", "flavor", "resource"))
-    return (*names, figure(cell["price"]), "-" if wait is None else span(wait))
+    tree, flavor, resource = (harmless(cell[key]) for key in ("tree", "flavor", "resource"))
+    if cell["cluster"]:
+        tree = f"{tree} of cluster {harmless(cell['cluster'])}"
+    return (tree, flavor, resource, figure(cell["price"]), "-" if wait is None else span(wait))
 
 
 def _switch(shown: Mapping[str, Any]) -> Line:

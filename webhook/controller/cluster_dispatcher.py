@@ -9,27 +9,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from math import inf
-from typing import Final
+from typing import Final, NamedTuple
 
 from webhook.api.kubernetes_api import ClusterError, KubernetesApi
 from webhook.api.resources import Key
 from webhook.api.watch import WatchUpdate
 from webhook.controller.controller_metrics import ControllerMetrics
+from webhook.controller.followed_watches import WatchedJob
 from webhook.controller.world import World
 from webhook.decide import cluster_choice, remote_options
-from webhook.decide.cluster_choice import MARGIN_SECONDS, MEANINGS, Nomination
+from webhook.decide.cluster_choice import MARGIN_SECONDS, MEANINGS, Nomination, UnplacedWorkload
+from webhook.decide.wishes import NONE, Wishes, remaining
 from webhook.flow.ledger import ClusterViews
 from webhook.model.faults import Attention, attempted
 from webhook.model.fields import FieldError
 from webhook.model.queues import Arrival, ClusterQueue, LocalQueue
 from webhook.state import counted_arrivals, live_workload
-from webhook.state.cluster_watches import ClusterWatches, FromCluster
+from webhook.state.cluster_watches import ClusterWatches
 from webhook.state.live_workload import clusters_of
 from webhook.state.occupancy import Occupancy
 from webhook.state.pipe import Update
 from webhook.state.queue_counts import PendingArrivals
 from webhook.state.snapshot import Snapshot
-from webhook.state.workload import AwaitingCluster, awaiting
+from webhook.state.workload import AwaitingCluster, Workload, awaiting
 
 STEP_SECONDS: Final = 1.0
 AGAIN_SECONDS: Final = 5.0
@@ -40,6 +42,17 @@ MOST_AT_ONCE: Final = 100
 """Workloads that are looked at in one step; the others follow in the next."""
 OVERDUE_SECONDS: Final = 30.0
 """With quota for so long, a Workload without a nominated cluster counts as forgotten."""
+
+
+class _JobWishes(NamedTuple):
+    wishes: Wishes
+    created: float
+    """When the Job was, in seconds since 1970: its deadline counts from then."""
+
+
+def _read_wishes(job: WatchedJob | None) -> _JobWishes | None:
+    """Return what a Job asks for; None: nothing, or it cannot be read."""
+    return _JobWishes(job.wishes, job.created) if job is not None and job.wishes != NONE else None
 
 
 class ClusterDispatcher:
@@ -66,11 +79,9 @@ class ClusterDispatcher:
         self._due: dict[Key, float] = {}
         """The monotonic time at which each is looked at again."""
         self._said: dict[Key, str] = {}
+        self._wishes: dict[str, dict[Key, _JobWishes]] = {}
+        """For each watch, what Jobs ask for; those that ask for nothing are not there."""
         self._error = ""
-
-    def start(self) -> None:
-        if self._workers is not None:
-            self._workers.start()
 
     def take(self, message: WatchUpdate) -> tuple[str, ...]:
         """Apply a watch update of Workloads; return the lines to log."""
@@ -87,9 +98,30 @@ class ClusterDispatcher:
             self._put(entry.key, None if event_type == "DELETED" else entry.value)
         return (f"{message.kind}: readable again",) if before else ()
 
-    def take_from_cluster(self, message: FromCluster) -> tuple[str, ...]:
-        """Apply a message of a worker cluster's watch; return the lines to log."""
-        return self._workers.take(message) if self._workers is not None else ()
+    def take_jobs(self, message: WatchUpdate) -> tuple[str, ...]:
+        """Apply a watch update of Jobs' metadata; return the lines to log, of which there are none.
+
+        Kueue copies no annotation of a Job into its Workload, and its owner may change them.
+        """
+        if message.entries is not None:
+            read = ((entry.key, _read_wishes(entry.value)) for entry in message.entries)
+            self._wishes[message.kind] = {key: wished for key, wished in read if wished}
+        elif message.event is not None:
+            event_type, entry = message.event
+            known = self._wishes.setdefault(message.kind, {})
+            known.pop(entry.key, None)
+            wished = _read_wishes(entry.value) if event_type != "DELETED" else None
+            if wished is not None:
+                known[entry.key] = wished
+        return ()
+
+    def _wishes_of(self, workload: Workload, unix: float) -> Wishes:
+        """Return what the Job of a Workload asks for now."""
+        key = workload.namespace, workload.job
+        for known in self._wishes.values():
+            if (wished := known.get(key)) is not None:
+                return remaining(wished.wishes, unix - wished.created)
+        return NONE
 
     def _put(self, key: Key, found: AwaitingCluster | None) -> None:
         if found is None:
@@ -182,15 +214,15 @@ class ClusterDispatcher:
         result = None
         is_off = snapshot.fallback.off is not None and snapshot.fallback.off.covers(key[0])
         if arrival is not None and queues is not None and not is_off:
+            unplaced = UnplacedWorkload(
+                arrival=arrival,
+                local_queue=queues[0],
+                cluster_queue=queues[1],
+                flavors=found.workload.flavors,
+                wishes=self._wishes_of(found.workload, world.unix),
+            )
             result, _ = attempted(
-                lambda: cluster_choice.prospects(
-                    arrival,
-                    queues,
-                    found.workload.flavors,
-                    clusters,
-                    now=world.now,
-                    unix=world.unix,
-                )
+                lambda: cluster_choice.prospects(unplaced, clusters, now=world.now, unix=world.unix)
             )
         if result is None or arrival is None:
             # Nothing may wait because of us, so all are asked, as Kueue itself does.

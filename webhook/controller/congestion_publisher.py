@@ -6,20 +6,18 @@ what the last one published. The price of lateness follows how many Jobs with a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
-from webhook.api import published
-from webhook.api.kubernetes_api import ClusterError, KubernetesApi
+from webhook.api.kubernetes_api import ClusterError
 from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.controller.world import World
 from webhook.cost.congestion import STEP_SECONDS, adaptive, is_off, next_prices
+from webhook.cost.lateness_weights import LateShares, followed_lateness, weighted
 from webhook.model.costs.prices import NO_CONGESTION, CongestionPrices
 from webhook.model.faults import Attention
-from webhook.model.policy.fallback_policy import FallbackPolicy
-from webhook.model.policy.strategy import LatenessWeight
-from webhook.state import run_records_reader
+from webhook.state.cluster_watches import ClusterWatches
 from webhook.state.forecast_input import ForecastInput, ForecastInputs, market_of, trees_of
 from webhook.state.published_congestion import config_map_of
 from webhook.state.snapshot import Snapshot
@@ -31,20 +29,20 @@ RETRY_SECONDS: Final = 10.0
 class CongestionPublisher:
     def __init__(
         self,
-        transport: KubernetesApi,
-        namespace: str,
+        write: Callable[[Mapping[str, Any]], object],
+        workers: ClusterWatches | None,
         *,
         max_state_age: float,
         is_leader: Callable[[], bool],
         take_late: Callable[[], Iterable[tuple[str, bool]]],
         metrics: ControllerMetrics,
     ) -> None:
-        """Publish in *namespace*; *is_leader* is called before each write.
+        """Publish by *write*, which is given the ConfigMap; *is_leader* is called before each.
 
-        While the state is older than *max_state_age* seconds all prices stay as they are.
-        *take_late* is that of ``Records``.
+        While the state is older than *max_state_age* seconds all prices stay as they are; those of
+        one of the *workers* while its own is. *take_late* is that of ``Records``.
         """
-        self._transport, self._namespace = transport, namespace
+        self._overwrite, self._workers = write, workers
         self._max_state_age, self._is_leader = max_state_age, is_leader
         self._take_late, self._metrics = take_late, metrics
         self._last = NO_CONGESTION
@@ -62,14 +60,16 @@ class CongestionPublisher:
         return lines
 
     def _publish(self, world: World) -> tuple[str, ...]:
-        names = followed(world.snapshot)
+        names, policies = followed(world.snapshot), world.snapshot.fallback.policies
         before = max(self._last, world.snapshot.costs.scarcity, key=lambda prices: prices.at)
-        if not names or not self._is_leader() or world.now < self._due:
+        if not names and not any(map(followed_lateness, policies)):
+            return ()
+        if not self._is_leader() or world.now < self._due:
             return ()
         if world.unix - before.at < STEP_SECONDS:
             return ()
         # What nobody knows any more says nothing of who waits; published prices run out by then.
-        if not world.knows_workloads(self._max_state_age):
+        if names and not world.knows_workloads(self._max_state_age):
             return ()
         return self._write(self._next(before, world, names), world.now)
 
@@ -82,18 +82,48 @@ class CongestionPublisher:
             forecast = ForecastInput(snapshot=snapshot, counted=contents, now=now, unix=unix)
             forecasts = ForecastInputs().forecasts(forecast)
             snapshot = replace(snapshot, forecasts=forecasts)
-        market = market_of(snapshot, contents, now=now, unix=unix)
+        market = market_of(snapshot, contents, now=now, unix=unix, manager=snapshot)
+        own = next_prices(before, market)
+        parts = [own, *self._in_workers(before.at_moment(unix), snapshot, now, unix)]
         weights = weighted(
             before.at_moment(unix).weights, self._late, snapshot.fallback.policies, unix
         )
-        return replace(next_prices(before, market), weights=weights)
+        return replace(
+            own,
+            prices={cell: price for part in parts for cell, price in part.prices.items()},
+            waits={cell: wait for part in parts for cell, wait in part.waits.items()},
+            weights=weights,
+        )
+
+    def _in_workers(
+        self, before: CongestionPrices, manager: Snapshot, now: float, unix: float
+    ) -> Iterator[CongestionPrices]:
+        """Yield the next prices of each watched worker cluster."""
+        if self._workers is None or is_off(manager.fallback.off):
+            return
+        for name, snapshot in self._workers.counted().items():
+            # Until there are forecasts, a new leader goes on from what the last one published.
+            if snapshot is None or not snapshot.forecasts or self._is_old(snapshot, now):
+                yield only_of(name, before)
+                continue
+            # Its forecasts are kept for the queues to which policies lead, and for their trees.
+            contents = {
+                queue: self._workers.contents_of(name, queue)
+                for queue in snapshot.forecasts.keys() & snapshot.setup.cluster_queues.keys()
+            }
+            market = market_of(
+                snapshot, contents, now=now, unix=unix, manager=manager, cluster=name
+            )
+            yield next_prices(before, market)
+
+    def _is_old(self, snapshot: Snapshot, now: float) -> bool:
+        return now - snapshot.as_of > self._max_state_age
 
     def _write(self, prices: CongestionPrices, now: float) -> tuple[str, ...]:
         if not self._is_leader():
             return ()
-        body, place = config_map_of(prices), run_records_reader.path_of(self._namespace)
         try:
-            published.overwrite(self._transport, place, body)
+            self._overwrite(config_map_of(prices))
         except ClusterError as error:
             self._due = now + RETRY_SECONDS
             said, self._said = self._said, Attention(f"congestion prices: {error}")
@@ -102,60 +132,19 @@ class CongestionPublisher:
         return ()
 
 
+def only_of(cluster: str, prices: CongestionPrices) -> CongestionPrices:
+    """Return the prices of one cluster."""
+    return replace(
+        prices,
+        prices={cell: price for cell, price in prices.prices.items() if cell.cluster == cluster},
+        waits={cell: wait for cell, wait in prices.waits.items() if cell.cluster == cluster},
+    )
+
+
 def followed(snapshot: Snapshot) -> frozenset[str]:
     """Return the ClusterQueues whose Workloads must be known: the trees whose capacity has a price.
 
-    Those of policies whose price of lateness follows what is late are among them.
+    A price of lateness follows what has ended, and needs none of them.
     """
     policies = (policy for policy in snapshot.fallback.policies if adaptive(policy) is not None)
     return trees_of(policies, snapshot)
-
-
-AGAIN_SECONDS: Final = 600.0
-"""Between two changes of one weight."""
-_JOBS: Final = 50
-"""The share is a mean over about so many Jobs, the newer ones counting more."""
-_FACTOR: Final = 1.1
-_DEAD_BAND: Final = 0.02
-_PERCENT: Final = 100.0
-
-
-class LateShares:
-    """The share of late Jobs of each policy, and when its weight was last changed."""
-
-    def __init__(self) -> None:
-        self.shares: dict[str, float] = {}
-        self.changed: dict[str, float] = {}
-
-    def note(self, policy: str, *, late: bool) -> None:
-        """Note that one Job with a deadline has ended."""
-        # None is taken to have been late before, so that the first ones say little.
-        share = self.shares.get(policy, 0.0)
-        self.shares[policy] = share + (late - share) / _JOBS
-
-
-def next_weight(weight: float, share: float, rules: LatenessWeight) -> float:
-    """Return how many times the price of lateness counts, between 1 and ``most``."""
-    target = rules.target / _PERCENT
-    if share > target + _DEAD_BAND:
-        weight *= _FACTOR
-    elif share < target - _DEAD_BAND:
-        weight /= _FACTOR
-    return min(max(weight, 1.0), float(rules.most))
-
-
-def weighted(
-    before: Mapping[str, float], late: LateShares, policies: Iterable[FallbackPolicy], unix: float
-) -> Mapping[str, float]:
-    """Return the weights of all policies that ask for one, as of *unix*."""
-    weights: dict[str, float] = {}
-    for policy in policies:
-        least_cost = policy.spec.strategy.least_cost
-        rules = least_cost.lateness.adapt if least_cost is not None else None
-        if rules is None:
-            continue
-        weight, share = before.get(policy.name, 1.0), late.shares.get(policy.name)
-        if share is not None and unix - late.changed.get(policy.name, 0.0) >= AGAIN_SECONDS:
-            weight, late.changed[policy.name] = next_weight(weight, share, rules), unix
-        weights[policy.name] = weight
-    return weights

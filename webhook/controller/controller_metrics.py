@@ -331,6 +331,7 @@ class CostMetrics:
             tree=A_TREE,
             flavor=A_FLAVOR,
             resource=A_PRICED_RESOURCE,
+            cluster=A_CLUSTER,
         )
 
     def show_advised(self, savings: Mapping[str, float]) -> None:

@@ -13,11 +13,13 @@ from typing import Any, NamedTuple
 from webhook.api.resources import WORKLOADS, Key, Resource
 from webhook.api.watch import WatchUpdate
 from webhook.decide import decision_record
-from webhook.decide.wishes import HOLD, NEVER_HOLD
+from webhook.decide.wishes import HOLD, NEVER_HOLD, NONE, Wishes, read_wishes
 from webhook.flow.decided_job import DecidedJob, read_decided_job
 from webhook.hindsight.journal_keeper import JobMetadata, known_of
 from webhook.jobs import BY_NAME, JobKind
 from webhook.model import fields, holds, job_manifest, marks
+from webhook.model.faults import attempted
+from webhook.model.fields import FieldError
 from webhook.model.job import DECISION, PLAIN, UNDONE, Job
 from webhook.model.policy.fallback_policy import Mode
 from webhook.model.reasons import EventReason
@@ -152,6 +154,8 @@ class WatchedJob(NamedTuple):
     """Of a Job that our gate holds."""
     resumes: bool = False
     """Whether it was decided, and says that it can go on from a checkpoint."""
+    wishes: Wishes = NONE
+    """What its annotations ask for; of one that was not decided, nothing."""
 
 
 def followed(kind: JobKind, keys: Callable[[], SigningKeys | None] = lambda: None) -> Resource:
@@ -177,7 +181,15 @@ def _watched(source: Mapping[str, Any], kind: JobKind, keys: SigningKeys | None)
         happening=happening_of(job, decided.believed) if decided.doubt is None else None,
         held=_held(decided, metadata),
         resumes=decided.believed is not None and advice.can_resume(job.annotations),
+        wishes=_wishes(job, unix) if decided.believed is not None else NONE,
     )
+
+
+def _wishes(job: Job, created: float) -> Wishes:
+    # They are its owner's own words, as in a decision, so none of them is signed. One that cannot
+    # be read says nothing: it was changed after the decision, which had refused it.
+    wished, _ = attempted(lambda: read_wishes(job.annotations, created), FieldError)
+    return wished or NONE
 
 
 def _held(decided: DecidedJob, metadata: Mapping[str, Any]) -> HeldJob | None:

@@ -43,7 +43,6 @@ CONFIRM_SECONDS: Final = 20.0
 REFUSED_SECONDS: Final = 60.0
 """Until a Job is tried again that the webhook or the API server refused to move."""
 OLDER_SECONDS: Final = 600.0
-_NEW_ENOUGH: Final = (1, 36)
 
 
 @dataclass(slots=True, kw_only=True)

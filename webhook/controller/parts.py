@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 
+from webhook.api import published
 from webhook.api.client import Client
 from webhook.api.resources import POLICIES, TEAM_POLICIES
-from webhook.controller import cluster_dispatcher, congestion_publisher, mover
+from webhook.controller import cluster_dispatcher, mover
 from webhook.controller.adviser import Adviser
 from webhook.controller.cluster_dispatcher import ClusterDispatcher
-from webhook.controller.congestion_publisher import CongestionPublisher
+from webhook.controller.congestion_publisher import CongestionPublisher, followed
 from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.controller.device_reader import DeviceReader
 from webhook.controller.followed_watches import FollowedWatches
@@ -30,10 +31,12 @@ from webhook.controller.savings_publisher import SavingsPublisher
 from webhook.controller.start_writer import StartWriter
 from webhook.controller.status_keeper import PolicyKeeper
 from webhook.controller.unreviewed import Unreviewed, fetching
-from webhook.controller.world import Lines, Part, Take
+from webhook.controller.world import Lines, Part, Take, World
 from webhook.model.faults import Failures
 from webhook.settings import Settings
+from webhook.state import run_records_reader
 from webhook.state.cluster_watches import ClusterWatches, FromCluster
+from webhook.state.pipe import Update
 from webhook.state.signing_keys import KeyKeeper, KeyRing
 from webhook.state.workload import AWAITING, read_awaiting
 
@@ -77,8 +80,9 @@ def table(given: Surroundings) -> tuple[Part, ...]:
     records = Records(
         given.client, given.settings, is_leader=given.is_leader, metrics=given.metrics
     )
+    workers = _workers(given)
     return (
-        *_nominations(given),
+        *_nominations(given, workers),
         _keys(given),
         _jobs(given, policies.note_unreviewed),
         *_prometheus(given, records),
@@ -92,7 +96,7 @@ def table(given: Surroundings) -> tuple[Part, ...]:
         _holds(given),
         _savings(given, records),
         _events(given),
-        _congestion(given, records),
+        _congestion(given, records, workers),
         _advice(given),
         _starts(given),
         _moves(given),
@@ -106,25 +110,31 @@ def table(given: Surroundings) -> tuple[Part, ...]:
     )
 
 
-def _nominations(given: Surroundings) -> Iterator[Part]:
-    settings = given.settings
-    if not settings.dispatcher:
-        return
+def _workers(given: Surroundings) -> ClusterWatches | None:
+    if not given.settings.watch_workers:
+        return None
 
     def put(message: FromCluster) -> None:
-        given.put(partial(dispatcher.take_from_cluster, message))
+        given.put(partial(workers.take, message))
 
     workers = ClusterWatches(
         given.client,
         Client,
         put,
-        namespace=settings.namespace,
-        kueue=settings.kueue_namespace,
+        namespace=given.settings.namespace,
+        kueue=given.settings.kueue_namespace,
         ring=given.ring,
     )
+    return workers
+
+
+def _nominations(given: Surroundings, workers: ClusterWatches | None) -> Iterator[Part]:
+    settings = given.settings
+    if not settings.dispatcher:
+        return
     dispatcher = ClusterDispatcher(
         given.client,
-        workers if settings.watch_workers else None,
+        workers,
         max_state_age=settings.max_state_age,
         placement_ttl=settings.placement_ttl,
         is_leader=given.is_leader,
@@ -133,10 +143,9 @@ def _nominations(given: Surroundings) -> Iterator[Part]:
     yield Part(
         name="nominations",
         step=dispatcher.step,
-        takes={AWAITING.kind: dispatcher.take},
+        takes={**given.of_jobs(dispatcher.take_jobs), AWAITING.kind: dispatcher.take},
         follows=(replace(AWAITING, read=given.ring.reading(read_awaiting)),),
         hastened_by=AWAITING.kind,
-        start=dispatcher.start,
         wait=lambda: cluster_dispatcher.STEP_SECONDS,
         show=dispatcher.show,
     )
@@ -205,19 +214,29 @@ def _events(given: Surroundings) -> Part:
     return Part(name="events", step=events.step, takes=given.of_jobs(events.take))
 
 
-def _congestion(given: Surroundings, records: Records) -> Part:
+def _congestion(given: Surroundings, records: Records, workers: ClusterWatches | None) -> Part:
+    place = run_records_reader.path_of(given.settings.namespace)
     congestion = CongestionPublisher(
-        given.client,
-        given.settings.namespace,
+        partial(published.overwrite, given.client, place),
+        workers,
         max_state_age=given.settings.max_state_age,
         is_leader=given.is_leader,
         take_late=records.take_late,
         metrics=given.metrics,
     )
+
+    def step(world: World) -> Lines:
+        # The dispatcher follows them as well, and what it takes has changed for nobody else.
+        if workers is not None and not given.settings.dispatcher:
+            workers.follow(world.snapshot if followed(world.snapshot) else None)
+            workers.with_clusters(Update(), world.now, world.unix)
+        return congestion.step(world)
+
     return Part(
         name="congestion",
-        step=congestion.step,
-        follows_workloads=lambda snapshot: bool(congestion_publisher.followed(snapshot)),
+        step=step,
+        start=workers.start if workers is not None else lambda: None,
+        follows_workloads=lambda snapshot: bool(followed(snapshot)),
     )
 
 

@@ -314,9 +314,6 @@ def _classes(option: Option, path: str, snapshot: Snapshot) -> Iterator[StatusPr
         )
 
 
-PATH: Final = our_path(POLICIES)
-
-
 class PolicyReference(NamedTuple):
     """Where a policy's object is, by its name, which is a team's behind that of its namespace."""
 

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from webhook.cost import terms
 from webhook.cost.device_shares import rate_of
 from webhook.cost.terms import Span
+from webhook.kueue import multikueue
 from webhook.kueue.quota import tree_names
 from webhook.kueue.tree_forecast import TreeForecast, wait_for
 from webhook.model.costs.prices import (
@@ -54,7 +55,11 @@ class Market:
     setup: KueueSetup
     fallback: FallbackSetup
     prices: Prices
-    """Those of this cluster."""
+    """Those of the cluster."""
+    manager: KueueSetup
+    """That of the cluster where Jobs are decided: *setup*, or of a worker its manager's."""
+    cluster: str = ""
+    """The worker cluster; empty: the one where Jobs are decided."""
     forecasts: Mapping[str, TreeForecast]
     """Those of the trees whose capacity has a price."""
     requests: Sequence[CellRequest]
@@ -78,17 +83,20 @@ def next_price(price: float, wait: float, base: float, rules: Congestion) -> flo
 
 
 def next_prices(before: CongestionPrices, market: Market) -> CongestionPrices:
-    """Return all prices after one step; those of trees that no policy names any more are gone."""
+    """Return a cluster's prices after one step; of trees that no policy names any more, none."""
     if is_off(market.fallback.off):
         return CongestionPrices(at=market.unix, weights=before.weights)
     before = before.at_moment(market.unix)
     asked = _asked(market)
     prices: dict[ScarceCell, float] = {}
     waits: dict[ScarceCell, float] = {}
-    for tree, least_cost in rules_by_tree(market.fallback.policies, market.setup).items():
+    trees = rules_by_tree(
+        market.fallback.policies, market.setup, manager=market.manager, cluster=market.cluster
+    )
+    for tree, least_cost in trees.items():
         rules = least_cost.congestion
         for cell, requests in asked.get(tree, {}).items():
-            place = ScarceCell(tree, *cell)
+            place = ScarceCell(tree, *cell, market.cluster)
             middle = median_low((amount, name) for amount, name in requests)
             waits[place] = _wait_for(market, cell, *middle)
             base = base_rate(cell, market.prices, least_cost, market.unix)
@@ -105,28 +113,42 @@ def is_off(off: OffSwitch | None) -> bool:
 
 
 def by_queue(
-    published: CongestionPrices, setup: KueueSetup, off: OffSwitch | None, unix: float
+    published: CongestionPrices,
+    setup: KueueSetup,
+    off: OffSwitch | None,
+    unix: float,
+    cluster: str = "",
 ) -> Mapping[str, Mapping[FlavorResource, float]]:
-    """Return what prices add in each ClusterQueue at *unix*, in seconds since 1970."""
+    """Return what prices add in each ClusterQueue at *unix*, in seconds since 1970.
+
+    *setup* is that of *cluster*, a worker; empty: this one.
+    """
     current = NO_CONGESTION if is_off(off) else published.at_moment(unix)
-    if not current.prices:
-        return {}
     by_tree: defaultdict[str, dict[FlavorResource, float]] = defaultdict(dict)
     for place, price in current.prices.items():
-        by_tree[place.tree][place.flavor, place.resource] = price
+        if place.cluster == cluster:
+            by_tree[place.tree][place.flavor, place.resource] = price
+    if not by_tree:
+        return {}
     trees = tree_names(setup.cluster_queues, setup.cohorts)
     return {name: by_tree[tree] for name, tree in trees.items() if tree in by_tree}
 
 
-def rules_by_tree(policies: Iterable[FallbackPolicy], setup: KueueSetup) -> Mapping[str, LeastCost]:
-    """Return the trees whose capacity has a price, each with the first policy's rules for it."""
+def rules_by_tree(
+    policies: Iterable[FallbackPolicy], setup: KueueSetup, *, manager: KueueSetup, cluster: str
+) -> Mapping[str, LeastCost]:
+    """Return the trees whose capacity has a price, each with the first policy's rules for it.
+
+    They are the trees of *setup*; the rest as in ``Market``.
+    """
     trees = tree_names(setup.cluster_queues, setup.cohorts)
     found: dict[str, LeastCost] = {}
     for policy in policies:
         least_cost = adaptive(policy)
         if least_cost is None:
             continue
-        for name in _queues_of(policy, setup):
+        there = _sent_to(cluster, policy, setup, manager) if cluster else _queues_of(policy, setup)
+        for name in there:
             if name in trees:
                 found.setdefault(trees[name], least_cost)
     return found
@@ -146,6 +168,24 @@ def _queues_of(policy: FallbackPolicy, setup: KueueSetup) -> Iterator[str]:
     for (_, name), local_queue in setup.local_queues.items():
         if name in named:
             yield local_queue.cluster_queue
+
+
+def _sent_to(
+    cluster: str, policy: FallbackPolicy, setup: KueueSetup, manager: KueueSetup
+) -> Iterator[str]:
+    """Yield the ClusterQueues of a worker, *setup*, to which a policy leads through MultiKueue."""
+    named = {option.queue for option in policy.spec.options}
+    given = {option.cluster_queue for option in policy.spec.options}
+    for place, local_queue in manager.local_queues.items():
+        sender = manager.cluster_queues.get(local_queue.cluster_queue)
+        # MultiKueue creates the Job on the worker with the same namespace and queue name.
+        if (
+            sender is not None
+            and place in setup.local_queues
+            and (local_queue.name in named or sender.name in given)
+            and cluster in multikueue.behind(sender, manager)
+        ):
+            yield setup.local_queues[place].cluster_queue
 
 
 def _asked(market: Market) -> Mapping[str, Mapping[FlavorResource, list[tuple[int, str]]]]:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Container
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from webhook.decide import match
-from webhook.decide.wishes import NONE, Wishes, said_seconds, wishes_of
+from webhook.decide.wishes import NONE, Wishes, remaining, said_seconds, wishes_of
 from webhook.kueue.requests import unmodelled
 from webhook.learn.job_class import Mark, mark_text
 from webhook.model.costs.devices import DeviceUse
@@ -149,9 +149,7 @@ def read_applicant(
 
     """
     since = moment.unix if created is None else created
-    wished = wishes_of(job, policy, since)
-    if wished.deadline is not None:
-        wished = replace(wished, deadline=wished.deadline - (moment.unix - since))
+    wished = remaining(wishes_of(job, policy, since), moment.unix - since)
     return Applicant(
         job=job,
         policy=policy,

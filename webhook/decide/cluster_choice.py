@@ -1,8 +1,9 @@
 """Ranks the worker clusters behind MultiKueue for a Workload, and tells when to ask another.
 
 The measure is that of the policy by which its Job was decided: when it ends, what it costs, else
-when it starts. A cluster later in the MultiKueueConfig comes before an earlier one only where it
-gains the policy's minimum. Who nominates clusters, and how, is not known here.
+when it starts; with what the Job's annotations ask for, as in a decision. A cluster later in the
+MultiKueueConfig comes before an earlier one only where it gains the policy's minimum. Who nominates
+clusters, and how, is not known here.
 """
 
 from __future__ import annotations
@@ -15,14 +16,15 @@ from typing import Final
 
 from webhook.cost import terms
 from webhook.cost.cluster_prices import in_worker
-from webhook.decide import match, objective, remote_options, wishes
+from webhook.decide import expectations, match, objective, options, remote_options
+from webhook.decide.wishes import NONE, Wishes
 from webhook.kueue import multikueue
 from webhook.kueue.newcomer import FoundStart
 from webhook.learn import expected_runs
 from webhook.learn.expected_runs import Expecting
 from webhook.model.costs.prices import NO_PRICES, Place
 from webhook.model.decision import Assessment
-from webhook.model.forecasts import Basis, Forecast, RunTime, Start
+from webhook.model.forecasts import Basis, RunTime, Start
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option, StrategyType, seconds
 from webhook.model.policy.strategy import FinishTime, LeastCost
 from webhook.model.queues import Arrival, ClusterQueue, LocalQueue
@@ -62,33 +64,46 @@ class ClusterProspect:
     """Seconds; None: its run is not known."""
     cost: float | None = None
     """Money in all; None: costs do not decide, or it is not known."""
+    exceeds: bool = False
+    """It would miss the deadline or exceed another limit of the Job, and some cluster would not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnplacedWorkload:
+    """A Workload that has quota at the manager, and for which a cluster is sought."""
+
+    arrival: Arrival
+    local_queue: LocalQueue
+    """The manager's, as all that follows."""
+    cluster_queue: ClusterQueue
+    flavors: str
+    """Of its quota."""
+    wishes: Wishes = NONE
+    """What the annotations of its Job ask for; of its deadline what is left."""
 
 
 def prospects(
-    arrival: Arrival,
-    queues: tuple[LocalQueue, ClusterQueue],
-    flavors: str,
-    occupancy: Occupancy,
-    *,
-    now: float,
-    unix: float,
+    workload: UnplacedWorkload, occupancy: Occupancy, *, now: float, unix: float
 ) -> tuple[ClusterProspect, ...]:
     """Return what is expected in each cluster behind its queue, in the MultiKueueConfig's order.
 
-    *queues* and *flavors* are those of the manager, where the Workload has its quota.
     *now* is in seconds on the clock of ``Snapshot.as_of``, *unix* the same in seconds since 1970.
 
     Raises:
-        FieldError: a toleration or an affinity term of a template cannot be read.
+        FieldError: a quantity, toleration or affinity term of a template cannot be read.
 
     """
+    arrival, queues = workload.arrival, (workload.local_queue, workload.cluster_queue)
+    policy, option = decided_by(arrival, occupancy)
     assessment = Assessment(
         option=arrival.option,
         queue=arrival.local_queue,
-        cluster_queue=queues[1].name,
+        cluster_queue=workload.cluster_queue.name,
         needs=arrival.needs,
     )
     remote_options.assess(occupancy, assessment, queues, priority=arrival.priority)
+    if option is not None:
+        _refuse_small_devices(workload, option, assessment.clusters, occupancy)
     starts = remote_options.forecast_starts(
         occupancy, assessment, now=now, priority=arrival.priority
     )
@@ -96,29 +111,10 @@ def prospects(
         _prospect(cluster, occupancy, starts.get(cluster.cluster))
         for cluster in assessment.clusters
     )
-    policy, option = decided_by(arrival, occupancy)
-    if policy is None or option is None or arrival.job_class is None:
+    if policy is None or option is None or not policy.spec.strategy.forecasts:
         return found
-    if not policy.spec.strategy.forecasts:
-        return found
-    learned = occupancy.snapshot.learned
-    expecting = Expecting(
-        run_times=learned.run_times,
-        start_delays=learned.start_delays,
-        job_class=arrival.job_class,
-        policy=policy,
-        first_flavors=flavors if option.name == policy.spec.options[0].name else "",
-    )
-    runs = {
-        prospect.cluster: _run(expecting, option, flavors, occupancy, prospect.cluster, starts)
-        for prospect in found
-    }
-    ends = tuple(_with_end(prospect, runs[prospect.cluster]) for prospect in found)
-    least_cost = policy.spec.strategy.least_cost
-    if least_cost is None:
-        return ends
-    costs = _costs(ends, runs, starts, occupancy, (least_cost, unix))
-    return tuple(replace(prospect, cost=costs.get(prospect.cluster)) for prospect in ends)
+    seeking = _Seeking.of(workload, policy, option, occupancy, unix)
+    return _judged(found, seeking, starts) if seeking is not None else found
 
 
 def decided_by(
@@ -126,8 +122,8 @@ def decided_by(
 ) -> tuple[FallbackPolicy | None, Option | None]:
     """Return the policy and the option of a Workload's decision, as far as they are there."""
     policy = match.named(arrival.policy, arrival.namespace, occupancy.snapshot)
-    options = policy.spec.options if policy is not None else ()
-    return policy, next((option for option in options if option.name == arrival.option), None)
+    offered = policy.spec.options if policy is not None else ()
+    return policy, next((option for option in offered if option.name == arrival.option), None)
 
 
 def _prospect(
@@ -147,83 +143,167 @@ def _prospect(
     return ClusterProspect(cluster=name, standing=Standing.KNOWN, starts_in=reached.start.seconds)
 
 
-def _with_end(prospect: ClusterProspect, run: RunTime | None) -> ClusterProspect:
-    if run is None or prospect.standing is not Standing.KNOWN:
-        return prospect
-    return replace(prospect, ends_in=prospect.starts_in + run.seconds)
-
-
-def _run(
-    expecting: Expecting,
+def _refuse_small_devices(
+    workload: UnplacedWorkload,
     option: Option,
-    flavors: str,
+    clusters: Sequence[Assessment],
     occupancy: Occupancy,
-    cluster: str,
-    starts: Mapping[str, FoundStart],
-) -> RunTime | None:
+) -> None:
+    """Refuse the clusters whose devices are less than the Job needs, as in a decision."""
+    snapshot, needs = occupancy.snapshot, workload.arrival.needs
+    uses, job_class = snapshot.learned.device_uses, workload.arrival.job_class
+    templates = [needed.template for needed in needs]
+    for there in clusters:
+        if there.rejection is None and there.cluster_queue:
+            setup = occupancy.clusters[there.cluster].snapshot.setup
+            queue = setup.cluster_queues[there.cluster_queue]
+            there.rejection = options.too_small(
+                workload.wishes,
+                uses.get(job_class.key) if job_class is not None else None,
+                option,
+                given=options.devices_given(templates, needs, queue, setup),
+                devices=snapshot.costs.prices.get(there.cluster, NO_PRICES).devices,
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seeking:
+    """A Workload with all by which its policy compares clusters."""
+
+    workload: UnplacedWorkload
+    option: Option
+    expecting: Expecting
+    occupancy: Occupancy
+    unix: float
+
+    @classmethod
+    def of(
+        cls,
+        workload: UnplacedWorkload,
+        policy: FallbackPolicy,
+        option: Option,
+        occupancy: Occupancy,
+        unix: float,
+    ) -> _Seeking | None:
+        """Return it; None: its class is not known."""
+        job_class, learned = workload.arrival.job_class, occupancy.snapshot.learned
+        if job_class is None:
+            return None
+        is_first = option.name == policy.spec.options[0].name
+        expecting = Expecting(
+            run_times=learned.run_times,
+            start_delays=learned.start_delays,
+            job_class=job_class,
+            policy=policy,
+            first_flavors=workload.flavors if is_first else "",
+            said=workload.wishes.run_time,
+        )
+        return cls(
+            workload=workload, option=option, expecting=expecting, occupancy=occupancy, unix=unix
+        )
+
+
+def _judged(
+    found: Sequence[ClusterProspect], seeking: _Seeking, starts: Mapping[str, FoundStart]
+) -> tuple[ClusterProspect, ...]:
+    """Return the prospects with ends and costs, and which of them exceed a limit of the Job."""
+    assessments = {
+        prospect.cluster: assessment
+        for prospect in found
+        if prospect.standing is Standing.KNOWN
+        and (assessment := _assessed(prospect, seeking, starts.get(prospect.cluster)))
+    }
+    policy = seeking.expecting.policy
+    expectations.refuse_by_limits(list(assessments.values()), seeking.workload.wishes)
+    least_cost = policy.spec.strategy.least_cost
+    if least_cost is not None:
+        _weigh([each for each in assessments.values() if each.place], least_cost, seeking)
+    return tuple(
+        _with_findings(prospect, assessments[prospect.cluster], by_cost=least_cost is not None)
+        if prospect.cluster in assessments
+        else prospect
+        for prospect in found
+    )
+
+
+def _with_findings(
+    prospect: ClusterProspect, assessment: Assessment, *, by_cost: bool
+) -> ClusterProspect:
+    forecast, cost = assessment.forecast, assessment.cost
+    return replace(
+        prospect,
+        ends_in=forecast.finish if forecast is not None else None,
+        cost=cost.total if by_cost and cost is not None else None,
+        exceeds=assessment.rejection is not None,
+    )
+
+
+def _assessed(
+    prospect: ClusterProspect, seeking: _Seeking, reached: FoundStart | None
+) -> Assessment | None:
+    """Return a cluster in the form in which options are weighed, under its own name.
+
+    None: how long the Job runs there is not known.
+    """
+    name, wishes = prospect.cluster, seeking.workload.wishes
+    run = _run(seeking, name, reached)
+    if run is None:
+        return None
+    place, started, start = None, None, _NOW
+    if reached is not None:
+        place = _place(name, reached, seeking)
+        delays = seeking.occupancy.clusters[name].snapshot.learned.start_delays
+        started = expected_runs.start_up(delays, seeking.expecting.job_class, reached.names)
+        # The counts are newer than the forecast, as in a decision.
+        start = reached.start if prospect.starts_in else _NOW
+    delay = expected_runs.before_run(seeking.option, run, on_way=None, started=started)
+    forecast = expectations.forecast_of(start, run, None, delay)
+    factor = objective.interruptions(forecast, place, wishes) if place is not None else 1.0
+    cost = expectations.cost_in(place, forecast, seeking.unix, factor)
+    return Assessment(option=name, queue="", forecast=forecast, cost=cost, place=place)
+
+
+def _run(seeking: _Seeking, cluster: str, reached: FoundStart | None) -> RunTime | None:
     """Return the expected run in a cluster: as learned there, else as the manager has recorded."""
-    if (reached := starts.get(cluster)) is not None:
-        there = replace(expecting, run_times=occupancy.clusters[cluster].snapshot.learned.run_times)
-        run = expected_runs.estimate(there, option, reached.names)
+    expecting = seeking.expecting
+    if reached is not None:
+        learned = seeking.occupancy.clusters[cluster].snapshot.learned
+        there = replace(expecting, run_times=learned.run_times)
+        run = expected_runs.estimate(there, seeking.option, reached.names)
         if run is not None and run.basis is Basis.LEARNED:
             return run
-    return expected_runs.estimate(expecting, option, flavors)
+    return expected_runs.estimate(expecting, seeking.option, seeking.workload.flavors)
 
 
-def _costs(
-    ends: Sequence[ClusterProspect],
-    runs: Mapping[str, RunTime | None],
-    starts: Mapping[str, FoundStart],
-    occupancy: Occupancy,
-    weighing: tuple[LeastCost, float],
-) -> Mapping[str, float | None]:
-    """Return what each cluster costs in all, of those where end and usage are known."""
-    least_cost, unix = weighing
-    known = [
-        prospect.cluster
-        for prospect in ends
-        if prospect.ends_in is not None and prospect.cluster in starts
-    ]
-    places = [_place(name, starts[name], occupancy) for name in known]
-    starting = {prospect.cluster: prospect.starts_in for prospect in ends}
-    assessments = [
-        _assessed(name, starting[name], runs[name], place, unix)
-        for name, place in zip(known, places, strict=True)
-    ]
-    stakes = objective.stakes_of(
-        least_cost, wishes.NONE, objective.first_hour(places, least_cost, unix)
-    )
-    objective.weigh(assessments, stakes, wishes.NONE, unix)
-    return {
-        assessment.option: assessment.cost.total if assessment.cost is not None else None
-        for assessment in assessments
-    }
-
-
-def _place(name: str, reached: FoundStart, occupancy: Occupancy) -> Place:
-    manager, there = occupancy.snapshot, occupancy.clusters[name].snapshot
+def _place(name: str, reached: FoundStart, seeking: _Seeking) -> Place:
+    manager, there = seeking.occupancy.snapshot, seeking.occupancy.clusters[name].snapshot
     prices = in_worker(
         manager.costs.prices.get(name, NO_PRICES),
         reached.usage,
         there.setup.flavors,
         manager.costs.accelerator_profiles,
     )
-    return Place(usage=reached.usage, prices=prices, congestion={})
-
-
-def _assessed(
-    name: str, starts_in: float, run: RunTime | None, place: Place, unix: float
-) -> Assessment:
-    """Return a cluster in the form in which options are weighed, under its own name."""
-    start = replace(_NOW, seconds=starts_in, low=starts_in, high=starts_in)
-    end = expected_runs.later(start, run)
-    forecast = Forecast(
-        start=start, run=run, finish=end.seconds, finish_low=end.low, finish_high=end.high
+    here = seeking.workload.local_queue
+    queues = remote_options.at_worker(name, seeking.occupancy, (here.namespace, here.name))
+    key = seeking.expecting.job_class.key
+    learned = there.learned.run_times.get((key, reached.names))
+    return Place(
+        usage=reached.usage,
+        prices=terms.metered(prices, manager.learned.device_uses.get(key)),
+        congestion=there.costs.congestion.get(queues[1].name, {}) if queues is not None else {},
+        warm=learned.warm if learned is not None else 0.0,
     )
-    factor = objective.interruptions(forecast, place, wishes.NONE)
-    span = terms.span_of(forecast, unix, factor)
-    cost = terms.cost_of(place.usage, place.prices, span) if span is not None else None
-    return Assessment(option=name, queue="", forecast=forecast, cost=cost, place=place)
+
+
+def _weigh(assessments: Sequence[Assessment], least_cost: LeastCost, seeking: _Seeking) -> None:
+    """Fill in all terms of what the clusters cost."""
+    policy, unix, wishes = seeking.expecting.policy, seeking.unix, seeking.workload.wishes
+    snapshot = seeking.occupancy.snapshot
+    weight = expectations.weight_of_lateness(policy, least_cost, snapshot, unix)
+    places = [assessment.place for assessment in assessments]
+    first_hour = objective.first_hour(places, least_cost, unix)
+    stakes = objective.stakes_of(least_cost, wishes, first_hour, weight)
+    objective.weigh(assessments, stakes, wishes, unix)
 
 
 def rank(
@@ -254,7 +334,12 @@ class Measure:
     percent: float = 0.0
 
     def gains(self, candidate: ClusterProspect, best: ClusterProspect) -> bool:
-        """Return whether *candidate* is better than *best* by at least the minimum."""
+        """Return whether *candidate* is better than *best* by at least the minimum.
+
+        One that exceeds what the Job allows is never better than one that does not.
+        """
+        if candidate.exceeds != best.exceeds:
+            return best.exceeds
         before = self._amount(best)
         gained = before - self._amount(candidate)
         return gained > 0 and gained >= max(self.least, before * self.percent / 100)
@@ -270,7 +355,11 @@ class Measure:
 
 def measure_of(found: Sequence[ClusterProspect], policy: FallbackPolicy | None) -> Measure:
     """Return the policy's measure if it is known of all that would start, else the next simpler."""
-    known = [prospect for prospect in found if prospect.standing is Standing.KNOWN]
+    known = [
+        prospect
+        for prospect in found
+        if prospect.standing is Standing.KNOWN and not prospect.exceeds
+    ]
     starts = Measure(type=StrategyType.THRESHOLD)
     if policy is None or not policy.spec.strategy.forecasts:
         return starts

@@ -5,7 +5,7 @@ With prices, what the options cost. It must not know how an option is chosen by 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Final
@@ -29,9 +29,9 @@ from webhook.model.costs.prices import NO_PRICES, Cost, Place, Prices
 from webhook.model.decision import Assessment, Fit, Rejection
 from webhook.model.forecasts import Basis, Delay, Dispatch, Forecast, RunTime, Start
 from webhook.model.job import Job
-from webhook.model.policy.fallback_policy import Option, seconds
+from webhook.model.policy.fallback_policy import FallbackPolicy, Option, seconds
 from webhook.model.policy.strategy import LeastCost
-from webhook.model.quantity import Amounts
+from webhook.model.quantity import Amounts, FlavorResource
 from webhook.model.reasons import Reason
 from webhook.model.words import figure, span
 from webhook.state.snapshot import Snapshot
@@ -60,9 +60,7 @@ def expect(applicant: Applicant, assessments: Sequence[Assessment]) -> None:
         if assessment.rejection is None and (start.start is not None or assessment.starts_now):
             _forecast(applicant, assessment, start, option, run)
             _judge(applicant, assessment, option, runs[0])
-    # What others meet is asked of all; where none does, nothing is refused for it.
-    _refuse_late(assessments, applicant.wishes)
-    _refuse_excessive(assessments, applicant.wishes)
+    refuse_by_limits(assessments, applicant.wishes)
     if applicant.policy.spec.strategy.least_cost is not None:
         _weigh(applicant, assessments, applicant.policy.spec.strategy.least_cost)
 
@@ -174,10 +172,22 @@ def _place(applicant: Applicant, assessment: Assessment, begun: _Begun) -> Place
     return Place(
         usage=begun.found.usage,
         prices=terms.metered(prices, snapshot.learned.device_uses.get(applicant.job_class.key)),
-        congestion=snapshot.costs.congestion.get(assessment.cluster_queue, {}) if is_here else {},
+        congestion=_congestion(snapshot, assessment, there),
         warm=learned.warm if learned is not None else 0.0,
         seen=snapshot.learned.interruptions if is_here else {},
     )
+
+
+def _congestion(
+    snapshot: Snapshot, assessment: Assessment, there: Snapshot | None
+) -> Mapping[FlavorResource, float]:
+    """Return what is scarce where a Job would run; *there*: the worker, if it is watched."""
+    if not assessment.clusters:
+        return snapshot.costs.congestion.get(assessment.cluster_queue, {})
+    if there is None:
+        return {}
+    queues = {each.cluster: each.cluster_queue for each in assessment.clusters}
+    return there.costs.congestion.get(queues[assessment.cluster], {})
 
 
 def _prices(
@@ -359,10 +369,10 @@ def _judge(
         assessment.rejection = objective.interrupted(factor, place)
         if assessment.rejection is not None:
             return
-    assessment.cost = _cost(place, forecast, applicant.moment.unix, factor)
+    assessment.cost = cost_in(place, forecast, applicant.moment.unix, factor)
 
 
-def _cost(place: Place | None, forecast: Forecast, unix: float, factor: float) -> Cost | None:
+def cost_in(place: Place | None, forecast: Forecast, unix: float, factor: float) -> Cost | None:
     """Return what the Job would cost in an option; None: no prices, no start or no run is known.
 
     *factor*: how many times as long as undisturbed it would run.
@@ -427,6 +437,13 @@ def _on_trial(
     return Rejection(reason=Reason.ON_TRIAL, detail=detail)
 
 
+def refuse_by_limits(assessments: Sequence[Assessment], wishes: Wishes) -> None:
+    """Refuse the options that exceed a limit that the Job sets, where another keeps it."""
+    # What others meet is asked of all; where none does, nothing is refused for it.
+    _refuse_late(assessments, wishes)
+    _refuse_excessive(assessments, wishes)
+
+
 def _refuse_late(assessments: Sequence[Assessment], wishes: Wishes) -> None:
     """Refuse the options that would miss the deadline, if any option meets it."""
     limit = wishes.deadline
@@ -479,17 +496,23 @@ def _refuse_excessive(assessments: Sequence[Assessment], wishes: Wishes) -> None
 
 def _weigh(applicant: Applicant, assessments: Sequence[Assessment], least_cost: LeastCost) -> None:
     """Fill in all terms of the options' costs."""
-    unix, weight = applicant.moment.unix, 1.0
-    if least_cost.lateness.adapt is not None:
-        # How many times the policy's price of lateness counts at present.
-        current = applicant.snapshot.costs.scarcity.at_moment(unix)
-        weight = current.weights.get(applicant.policy.name, 1.0)
+    unix = applicant.moment.unix
+    weight = weight_of_lateness(applicant.policy, least_cost, applicant.snapshot, unix)
     places = [assessment.place for assessment in assessments]
     stakes = objective.stakes_of(
         least_cost, applicant.wishes, objective.first_hour(places, least_cost, unix), weight
     )
     objective.weigh(assessments, stakes, applicant.wishes, unix)
     _add_fragmentation(assessments, applicant.snapshot)
+
+
+def weight_of_lateness(
+    policy: FallbackPolicy, least_cost: LeastCost, snapshot: Snapshot, unix: float
+) -> float:
+    """Return how many times the policy's price of lateness counts at present."""
+    if least_cost.lateness.adapt is None:
+        return 1.0
+    return snapshot.costs.scarcity.at_moment(unix).weights.get(policy.name, 1.0)
 
 
 def _add_fragmentation(assessments: Sequence[Assessment], snapshot: Snapshot) -> None:

@@ -7,7 +7,7 @@ which option is chosen.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from operator import attrgetter
@@ -29,18 +29,18 @@ from webhook.decide.applicant import Applicant
 from webhook.decide.filters import OptionCandidate
 from webhook.decide.wishes import Wishes
 from webhook.jobs import BY_NAME
-from webhook.kueue import multikueue
+from webhook.kueue import multikueue, topology_requests
 from webhook.kueue.assignment import Assignment
 from webhook.kueue.flavor_plan import flavors_with_topology, plan_flavors
 from webhook.kueue.requests import MIN_PARALLELISM, declared, needs, priority_of
 from webhook.kueue.topology_placement import FlavorDomains, could_hold, domains_of, level_of
-from webhook.kueue.topology_requests import Placing, requested
 from webhook.model import quantity
 from webhook.model.costs.device_table import slice_by_name
-from webhook.model.costs.devices import Device, Isolation
+from webhook.model.costs.devices import Device, DeviceUse, Isolation
 from webhook.model.costs.prices import NO_PRICES
 from webhook.model.decision import Assessment, Rejection
 from webhook.model.job import Job, PodSet, PodSets
+from webhook.model.pods import PodTemplate
 from webhook.model.policy.fallback_policy import (
     Accelerator,
     Adaptation,
@@ -283,9 +283,8 @@ def _expected_level(assigned: Assignment, asked: Sequence[PodSetNeeds], snapshot
     if assigned.fits and assigned.placed:
         return level_of(assigned.placed, assigned.flavors, snapshot.setup)
     largest = max(asked, key=_count, default=None)
-    wanted = requested(largest.template) if largest is not None else None
-    is_demanded = wanted is not None and wanted.placing is Placing.REQUIRED
-    return wanted.level if wanted is not None and is_demanded else ""
+    asked_of_it = largest.template.annotations if largest is not None else {}
+    return asked_of_it.get(topology_requests.REQUIRED, "")
 
 
 _HAMI_MEMORY: Final = "nvidia.com/gpumem"
@@ -331,25 +330,46 @@ def _too_small(
     """Return in what a device of the option is less than a Job needs; None: in nothing known.
 
     *after* is the Job as adapted, and *asked* is what it asks for; *queue* is the ClusterQueue in
-    the worker *cluster*, or in this one (empty). The memory of what replaces a
-    device is judged by ``refusal_of_devices``, which refuses what is not known, too.
+    the worker *cluster*, or in this one (empty).
 
     Raises:
         FieldError: a quantity of the Job cannot be read.
 
     """
     applicant = candidate.applicant
-    wishes, use = applicant.wishes, applicant.device_use
+    there = applicant.occupancy.clusters[cluster] if cluster else applicant.occupancy
+    templates = [pod_set.template for pod_set in after.pod_sets]
+    return too_small(
+        applicant.wishes,
+        applicant.device_use,
+        candidate.option,
+        given=devices_given(templates, asked, queue, there.snapshot.setup),
+        devices=applicant.snapshot.costs.prices.get(cluster, NO_PRICES).devices,
+    )
+
+
+def too_small(
+    wishes: Wishes,
+    use: DeviceUse | None,
+    option: Option,
+    *,
+    given: Iterable[FlavorResource],
+    devices: Mapping[str, Device],
+) -> Rejection | None:
+    """Return in what a device is less than a Job needs; None: in nothing known.
+
+    *given* are flavors with resources from which it could get one, *devices* those of the flavors.
+    The memory of what replaces a device is judged by ``refusal_of_devices``, which refuses what is
+    not known, too.
+    """
     said, took = wishes.gpu_memory, None
     if said is None and use is not None and not use.preallocates:
         took = use.peak
-    if candidate.option.adaptation.accelerator is Accelerator.REPLACE:
+    if option.adaptation.accelerator is Accelerator.REPLACE:
         said, took = None, None
     if said is took is wishes.gpu_bandwidth is None and not wishes.gpu_compute:
         return None
-    devices = applicant.snapshot.costs.prices.get(cluster, NO_PRICES).devices
-    there = applicant.occupancy.clusters[cluster] if cluster else applicant.occupancy
-    for flavor, resource in _given(after, asked, queue, there.snapshot.setup):
+    for flavor, resource in given:
         share, where = share_of(resource, devices.get(flavor)), f"{resource} in flavor {flavor}"
         if detail := _too_little(said, took, share, where):
             return Rejection(reason=Reason.MEMORY_TOO_SMALL, detail=detail)
@@ -371,12 +391,22 @@ def _too_little(said: int | None, took: int | None, share: DeviceShare, where: s
     return ""
 
 
-def _given(
-    after: Job, asked: Sequence[PodSetNeeds], queue: ClusterQueue, setup: KueueSetup
+def devices_given(
+    templates: Sequence[PodTemplate],
+    asked: Sequence[PodSetNeeds],
+    queue: ClusterQueue,
+    setup: KueueSetup,
 ) -> Iterator[FlavorResource]:
-    """Yield each flavor, with the resource, from which the ClusterQueue could give a device."""
-    for pod_set, needed in zip(after.pod_sets, asked, strict=True):
-        named = sorted(filter(accelerators.counts_devices, asked_accelerators(pod_set.template)))
+    """Yield each flavor, with the resource, from which the ClusterQueue could give a device.
+
+    *templates* and *asked* are of the same pod sets.
+
+    Raises:
+        FieldError: a quantity of a template cannot be read.
+
+    """
+    for template, needed in zip(templates, asked, strict=True):
+        named = sorted(filter(accelerators.counts_devices, asked_accelerators(template)))
         if not named:
             continue
         flavors = [

@@ -144,6 +144,13 @@ def read_wishes(annotations: Mapping[str, str], unix: float) -> Wishes:
     )
 
 
+def remaining(wished: Wishes, seconds: float) -> Wishes:
+    """Return what a Job asks for so long after its creation, of its deadline what is left."""
+    if wished.deadline is None:
+        return wished
+    return replace(wished, deadline=wished.deadline - seconds)
+
+
 def allowed_options(job: Job, policy: FallbackPolicy) -> frozenset[str] | None:
     """Return the names of the options that the annotation ``allow`` lists; None: every option.
 

@@ -306,8 +306,8 @@ def _changed(
 
 def _labels(job: Job, taken: Assessment, policy: FallbackPolicy) -> dict[str, str]:
     labels = {**job.labels, jobs.QUEUE_LABEL: taken.queue, jobs.OPTION_LABEL: taken.option}
-    option = next(each for each in policy.spec.options if each.name == taken.option)
-    # Kueue reads a Job's WorkloadPriorityClass from this label.
-    if option.given_priority:
-        labels[jobs.PRIORITY_LABEL] = option.given_priority
+    for option in policy.spec.options:
+        # Kueue reads a Job's WorkloadPriorityClass from this label.
+        if option.name == taken.option and option.given_priority:
+            labels[jobs.PRIORITY_LABEL] = option.given_priority
     return labels

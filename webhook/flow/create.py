@@ -30,6 +30,7 @@ from webhook.model.decision import (
     CreateOutcome,
     Decided,
     Decision,
+    DecisionWith,
     Rejection,
     Skipped,
     taken_of,
@@ -128,8 +129,9 @@ def consider(
     snapshot = occupancy.snapshot
     source = kind.completed(source, snapshot.cluster.training_runtimes)
     incoming = decided_job.read_decided_job(source, kind, snapshot.fallback.signing)
-    if not all(pod_set.template.containers for pod_set in incoming.current.pod_sets):
-        raise FieldError("spec.template.spec.containers", "expected at least one container")
+    for pod_set in incoming.current.pod_sets:
+        if not pod_set.template.containers:
+            raise FieldError("spec.template.spec.containers", "expected at least one container")
     if before := repeated(incoming, occupancy, moment):
         return before
     outcome = _outcome(incoming, occupancy, moment, rules)
@@ -182,8 +184,8 @@ def _decided(
 ) -> Decided:
     keys = moment.keys(occupancy.snapshot)
     age, limit = max(0.0, moment.now - occupancy.snapshot.as_of), rules.max_state_age_seconds
-    decision = partial(
-        Decision,
+    decision: partial[Decision] = partial(
+        DecisionWith,
         id=decided_job.new_id(case.current, moment.uid),
         time=moment.time,
         policy=policy.name,
@@ -310,8 +312,8 @@ def _carried_out_again(
     applicant, assessments, why_not = _possible_still(
         case.submitted, policy, recorded, occupancy, moment
     )
-    decision = partial(
-        Decision,
+    decision: partial[Decision] = partial(
+        DecisionWith,
         id=unsigned_id(recorded.id),
         time=recorded.time,
         policy=policy.name,

@@ -95,11 +95,13 @@ def read_pod_sets(served: Sequence[ServedPodSet]) -> PodSets:
     if size > _LONGEST_SHARED:
         _check(served, written)
         return PodSets(map(_pod_set, served))
-    named = tuple(
-        [(pod_set.name, pod_set.pods, pod_set.path, pod_set.replicas) for pod_set in served]
+    key = (
+        *written,
+        *[
+            (pod_set.name, pod_set.pods, pod_set.path, pod_set.replicas, repr(pod_set.added))
+            for pod_set in served
+        ],
     )
-    added = [pod_set.added for pod_set in served]
-    key = (named, tuple(written), repr(added) if any(added) else "")
 
     def work() -> PodSets:
         _check(served, written)

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, product
+from operator import attrgetter
 from typing import Generic, TypeVar, overload
 
 from webhook.kueue.flavor_match import mismatch
@@ -30,6 +31,7 @@ T = TypeVar("T")
 _Fitting = TypeVar("_Fitting")
 AskedT = TypeVar("AskedT")
 _PODS = "pods"
+_group = attrgetter("group")
 _REFUSED = Rejection(
     reason=Reason.WOULD_BE_INVALID,
     detail="a LimitRange forbids what its pods ask for, or that is more than their limits",
@@ -102,7 +104,7 @@ def parts(needs: Sequence[PodSetNeeds], plans: Iterable[Plan]) -> list[tuple[Fla
     """
     # ``groupedRequests`` in ``assignFlavors``:
     # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/flavorassigner/flavorassigner.go#L741
-    if not any(pod_set.group for pod_set in needs):
+    if not any(map(_group, needs)):
         return [flavors for plan in plans for flavors in plan.groups]
     found: dict[tuple[str | int, tuple[str, ...]], tuple[Flavor, ...]] = {}
     for number, (pod_set, plan) in enumerate(zip(needs, plans, strict=True)):

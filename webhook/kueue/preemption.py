@@ -634,6 +634,8 @@ class Preemptions:
 
     def victims(self, preemptor: TriedHead) -> tuple[Candidate, ...]:
         """Return whom to preempt for all that it was assigned; none: it is no help, or no need."""
+        if not self._holders:
+            return ()
         available, leaf = self._tree.available, preemptor.leaf
         short = [cell for cell, amount in preemptor.taken if available(leaf, cell) < amount]
         return self.targets(preemptor, short) if short else ()

@@ -39,7 +39,6 @@ MOST_PLACES = 8
 """Flavors, and options, kept of one class: the newest."""
 
 _RUN = struct.Struct("<IHI")
-RUN_BYTES: Final = _RUN.size
 _OUTCOME = struct.Struct("<IHI?")
 _Key = TypeVar("_Key", str, tuple[str, str])
 Packed: TypeAlias = bytes

@@ -237,10 +237,10 @@ class Selector:
             return False
         if not (self.labels or self.expressions):
             return True
-        for key, value in self.labels.items():
-            if labels.get(key) != value:
+        for expression in self.expressions:
+            if not expression.matches(labels):
                 return False
-        return not self.expressions or all(each.matches(labels) for each in self.expressions)
+        return self.labels.items() <= labels.items()
 
 
 EVERYTHING = Selector(labels={})

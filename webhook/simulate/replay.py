@@ -76,7 +76,7 @@ class _Replay:
         self._holds = Holds(arm.policies, scenario.holding, self._forecasts.unix)
         # What becomes of a Workload that is preempted while it runs in a worker is not modelled.
         self._here = Site(snapshot, self._forecasts, preempts=not scenario.workers)
-        self._workers = Workers(scenario.workers, self._here, scenario.policies)
+        self._workers = Workers(scenario.workers, self._here, scenario.policies, scenario.prices)
         # While Workloads are dispatched to workers, forecasts change by the clock alone.
         self._moving = Moving(snapshot, self._forecasts, is_quiet=not scenario.workers)
         self._policies = {policy.name: policy for policy in arm.policies}
@@ -136,7 +136,10 @@ class _Replay:
             queued = self._here.queued[key]
             self._here.leave(key)
             self._results[key] = replace(
-                self._results[key], queue=arrival.local_queue, option=arrival.option
+                self._results[key],
+                queue=arrival.local_queue,
+                option=arrival.option,
+                priority_class=self._priority_class(queued.job, arrival),
             )
             self._wait(replace(queued, arrival=arrival), now)
 
@@ -169,7 +172,7 @@ class _Replay:
             template=submission.template,
             arrival=submission.at,
             submitted=job.queue,
-            priority_class=job.named_priority,
+            priority_class=self._priority_class(job, arrival),
             accelerators=accelerators_of(job, view.snapshot),
             queue=arrival.local_queue,
             option=(decision.option or "") if decision else "",
@@ -186,6 +189,13 @@ class _Replay:
             return
         self._wait(queued, submission.at)
         self._reconsidered(queued, submission.at)
+
+    def _priority_class(self, job: Job, arrival: Arrival) -> str:
+        """Return the class that its option gives a Job, or the one that it names itself."""
+        policy = self._policies.get(arrival.policy)
+        options = policy.spec.options if policy is not None else ()
+        given = {option.name: option.given_priority for option in options}
+        return given.get(arrival.option) or job.named_priority
 
     def _reconsidered(self, queued: QueuedJob, now: float) -> None:
         if queued.key in self._here.queued:
@@ -231,6 +241,7 @@ class _Replay:
         for ended in simulation.ended:
             ran_from = self._workers.began(ended)
             self._here.end(ended, ran_from=ran_from)
+            self._note_late(ended, at)
             self._moving.end(ended.key)
         self._here.release(index)
         for begun in simulation.begun:
@@ -258,6 +269,13 @@ class _Replay:
         simulation.ended.clear()
         simulation.preempted.clear()
         simulation.begun.clear()
+
+    def _note_late(self, ended: StartedWorkloads, at: float) -> None:
+        """Let the weight of lateness follow what became of a Job with a deadline."""
+        result, wishes = self._results[ended.key], self._wishes.get(ended.key, NO_WISHES)
+        if result.policy and wishes.deadline is not None:
+            late = ended.finish > result.arrival + wishes.deadline
+            self._forecasts.note_ended(result.policy, at, late=late)
 
     def _preempt(self, key: str, usage: Amounts, at: float) -> None:
         """Let a Workload that held quota wait again; its simulation has queued it already."""

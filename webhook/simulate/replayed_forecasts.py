@@ -14,6 +14,7 @@ from math import inf
 from typing import TypeAlias
 
 from webhook.cost.congestion import STEP_SECONDS, by_queue, next_prices, rules_by_tree
+from webhook.cost.lateness_weights import LateShares, followed_lateness, weighted
 from webhook.decide import match
 from webhook.decide.wishes import said_seconds
 from webhook.kueue.flavor_plan import NOWHERE, Demand
@@ -24,7 +25,7 @@ from webhook.learn.dispatches import Dispatches, WaitingDispatches
 from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.job_class import Mark
 from webhook.learn.run_records import Run, WorkloadRun
-from webhook.model.costs.prices import LASTS_SECONDS, NO_CONGESTION, Prices
+from webhook.model.costs.prices import LASTS_SECONDS, NO_CONGESTION, CongestionPrices, Prices
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import Dispatch, Estimates, JobClass
 from webhook.model.job import Job
@@ -177,19 +178,26 @@ class Forecasts:
         ruling: Snapshot | None = None,
         known: Known = lambda *own: own,
         prices: ReplayedPrices | None = None,
+        cluster: str = "",
     ) -> None:
         """Start from *run_times*, what is learned already; it learns more here.
 
         *prices*: what resources cost in the course of the replay; None: as in *snapshot*, always.
-        For a worker cluster, *ruling* is its manager, where decisions are made, and *known* adds
+        For a worker *cluster*, *ruling* is its manager, where decisions are made, and *known* adds
         what is known of runs and start-ups from there.
         """
         self._snapshot, self._prices = snapshot, prices
         self._epoch = EPOCH if prices is None else prices.start
         self._congestion = NO_CONGESTION
-        self._ruling, self._known_too = ruling or snapshot, known
+        self._late, self._weights = LateShares(), CongestionPrices(at=self._epoch)
+        self._ruling, self._known_too, self._cluster = ruling or snapshot, known, cluster
         self._watched = watched(snapshot) | choose.trees(snapshot)
-        self._trees_with_prices = rules_by_tree(self._ruling.fallback.policies, self._ruling.setup)
+        self._trees_with_prices = rules_by_tree(
+            snapshot.fallback.policies,
+            snapshot.setup,
+            manager=self._ruling.setup,
+            cluster=cluster,
+        )
         self._forecast_inputs = ForecastInputs()
         self._run_times = run_times
         self._queues: defaultdict[str, _Queue] = defaultdict(_Queue)
@@ -216,16 +224,17 @@ class Forecasts:
     def _priced(self, snapshot: Snapshot, now: float) -> Snapshot:
         """Return a snapshot with what resources cost at a moment."""
         unix = self.unix(now)
-        priced = updated(snapshot, prices=self._prices_at(unix))
+        self._let_weights_follow(unix)
+        priced = updated(snapshot, prices=self._prices_at(unix), scarcity=self._weights)
         if not self._trees_with_prices:
             return priced
         self._let_prices_follow(priced, now)
-        return updated(
-            priced, congestion=by_queue(self._congestion, priced.setup, priced.fallback.off, unix)
-        )
+        off = self._ruling.fallback.off
+        scarce = by_queue(self._congestion, priced.setup, off, unix, self._cluster)
+        return updated(priced, congestion=scarce)
 
     def _prices_at(self, unix: float) -> Mapping[str, Prices]:
-        return self._snapshot.costs.prices if self._prices is None else self._prices.at(unix)
+        return self._ruling.costs.prices if self._prices is None else self._prices.at(unix)
 
     def _let_prices_follow(self, snapshot: Snapshot, now: float) -> None:
         """Take the steps that the leading controller would have taken since the last time."""
@@ -233,12 +242,30 @@ class Forecasts:
         if unix - self._congestion.at < STEP_SECONDS:
             return
         counted = {name: self._queues[name].contents_of() for name in self._watched}
-        market = market_of(snapshot, counted, now=now, unix=unix)
+        manager = updated(self._ruling, prices=snapshot.costs.prices)
+        market = market_of(
+            snapshot, counted, now=now, unix=unix, manager=manager, cluster=self._cluster
+        )
         first = max(self._congestion.at, unix - LASTS_SECONDS)
         for step in range(int((unix - first) // STEP_SECONDS) - 1, -1, -1):
             behind = step * STEP_SECONDS
             then = replace(market, now=now - behind, unix=unix - behind)
             self._congestion = next_prices(self._congestion, then)
+
+    def note_ended(self, policy: str, now: float, *, late: bool) -> None:
+        """Note that a Job with a deadline that a policy decided has ended."""
+        self._let_weights_follow(self.unix(now))
+        self._late.note(policy, late=late)
+
+    def _let_weights_follow(self, unix: float) -> None:
+        """Change the weights of lateness as the leading controller would have until *unix*."""
+        policies = self._ruling.fallback.policies
+        if not any(map(followed_lateness, policies)):
+            return
+        while unix - (before := self._weights).at >= STEP_SECONDS:
+            then = before.at + STEP_SECONDS
+            weights = weighted(before.weights, self._late, policies, then)
+            self._weights = CongestionPrices(at=then, weights=weights)
 
     def _has_choice(self, job: Job) -> bool:
         try:
@@ -256,6 +283,7 @@ class Forecasts:
     def snapshot(self, now: float) -> Snapshot:
         """Return the queues with what is learned of runs and of the delays before them."""
         run_times, starts = self.learned()
+        self._let_weights_follow(self.unix(now))
         return updated(
             self._snapshot,
             as_of=now,
@@ -263,6 +291,7 @@ class Forecasts:
             start_delays=starts,
             dispatches=self._dispatched.step(),
             prices=self._prices_at(self.unix(now)),
+            scarcity=self._weights,
             generation=1,
         )
 

@@ -33,7 +33,7 @@ from webhook.model.queues import (
     StopPolicy,
 )
 from webhook.simulate.replayed_forecasts import Forecasts, QueuedJob
-from webhook.simulate.scenario import Worker
+from webhook.simulate.scenario import ReplayedPrices, Worker
 from webhook.state import counted_arrivals
 from webhook.state.counted_arrivals import occupancy_of
 from webhook.state.occupancy import Occupancy
@@ -302,10 +302,17 @@ class Workers:
     """All worker clusters; their simulations are numbered after those of the manager."""
 
     def __init__(
-        self, given: Mapping[str, Worker], manager: Site, policies: Sequence[FallbackPolicy]
+        self,
+        given: Mapping[str, Worker],
+        manager: Site,
+        policies: Sequence[FallbackPolicy],
+        prices: ReplayedPrices | None = None,
     ) -> None:
-        """Begin with empty clusters; the start delays of all *policies* are the true ones."""
-        self._manager, self._policies = manager, policies
+        """Begin with empty clusters; the start delays of all *policies* are the true ones.
+
+        *prices* are as in ``Forecasts``.
+        """
+        self._manager, self._policies, self._prices = manager, policies, prices
         self._clusters: dict[str, _Cluster] = {}
         self._of_simulation: list[tuple[str, Simulation]] = []
         self._delays: dict[tuple[str, str], float] = {}
@@ -330,8 +337,15 @@ class Workers:
             )
             return runs, starts
 
-        ruling = self._manager.snapshot
-        site = Site(snapshot, Forecasts(snapshot, RunTimeLearner(), ruling=ruling, known=known))
+        forecasts = Forecasts(
+            snapshot,
+            RunTimeLearner(),
+            ruling=self._manager.snapshot,
+            known=known,
+            prices=self._prices,
+            cluster=name,
+        )
+        site = Site(snapshot, forecasts)
         first = len(self._manager.simulations) + len(self._of_simulation)
         self._clusters[name] = _Cluster(
             site=site, is_watched=worker.watched, first=first, coming={}

@@ -20,16 +20,21 @@ import yaml
 
 from webhook.api.kubernetes_api import ClusterError, Forbidden, KubernetesApi, NotServed
 from webhook.api.watch import Follower, WatchUpdate
+from webhook.cost.congestion import by_queue
 from webhook.learn import expected_runs
 from webhook.learn.expected_runs import NOTHING_LENT
 from webhook.model import fields
+from webhook.model.costs.prices import NO_CONGESTION
 from webhook.model.faults import Attention
 from webhook.model.fields import FieldError, as_mapping
 from webhook.model.policy.fallback_policy import FallbackPolicy
+from webhook.model.quantity import FlavorResource
+from webhook.model.snapshot_parts import OffSwitch
 from webhook.state.feed import Feed
 from webhook.state.forecaster import Forecaster, ForecastResult
 from webhook.state.live_occupancy import OccupancyOfSnapshots
 from webhook.state.pipe import Update
+from webhook.state.queue_counts import QueueContents
 from webhook.state.signing_keys import KeyRing
 from webhook.state.snapshot import Snapshot, updated
 from webhook.state.watched import proven, watched_on_worker
@@ -169,15 +174,24 @@ class ClusterWatch:
     """
 
     def __init__(
-        self, kubeconfig: Mapping[str, Any], kueue_namespace: str, tell: Tell, ring: KeyRing
+        self,
+        name: str,
+        kubeconfig: Mapping[str, Any],
+        kueue_namespace: str,
+        tell: Tell,
+        ring: KeyRing,
     ) -> None:
-        self.kubeconfig = kubeconfig
+        self._name, self.kubeconfig = name, kubeconfig
         self.policies: tuple[FallbackPolicy, ...] = ()
         """The manager's policies: they determine which queues are forecast."""
         self.lent = NOTHING_LENT
         """What the manager has recorded of runs in this cluster, by class,"""
         self.lent_starts = NOTHING_LENT
         """and of the time until their pods were ready."""
+        self.scarcity = NO_CONGESTION
+        """As the manager's leading controller has published it,"""
+        self.off: OffSwitch | None = None
+        """and whether decisions are switched off there."""
         self._tell = tell
         # MultiKueue copies Workloads with the marks of the manager's decisions.
         resources = watched_on_worker(kueue_namespace=kueue_namespace)
@@ -188,7 +202,8 @@ class ClusterWatch:
         self._feed = Feed(self._resources, time.monotonic(), complete=self._complete)
         self._forecaster = Forecaster(lambda forecast: tell(FromCluster(self, forecast)))
         self._stopped = threading.Event()
-        self._updated = 0.0
+        self._congestion: Mapping[str, Mapping[FlavorResource, float]] = {}
+        self._updated = self._unix = 0.0
         self._has_news = False
 
     def go_on_from(self, before: ClusterWatch) -> None:
@@ -198,6 +213,7 @@ class ClusterWatch:
         """
         self.policies = before.policies
         self.lent, self.lent_starts = before.lent, before.lent_starts
+        self.scarcity, self.off = before.scarcity, before.off
         if before.counted is not None:
             self._feed.publish_forecast(before.counted.forecasts, ())
 
@@ -233,7 +249,7 @@ class ClusterWatch:
         """
         if not self._has_news and now - self._updated < _SIGN_OF_LIFE_SECONDS:
             return None
-        self._updated, self._has_news = now, False
+        self._updated, self._has_news, self._unix = now, False, unix
         update = self._feed.update(now, unix)
         self._forecaster.offer(self._feed, unix)
         return replace(update, forecasts_as_of=self._forecaster.as_of(now))
@@ -243,13 +259,22 @@ class ClusterWatch:
         """Return what the last snapshot was completed from; None: there was none yet."""
         return self._feed.counted
 
+    def contents_of(self, cluster_queue: str) -> QueueContents:
+        """Return the Workloads of a ClusterQueue, as of the last update."""
+        return self._feed.contents_of(cluster_queue)
+
     def _complete(self, snapshot: Snapshot) -> Snapshot:
         queues = snapshot.setup.cluster_queues
+        congestion = by_queue(self.scarcity, snapshot.setup, self.off, self._unix, self._name)
+        if congestion != self._congestion:
+            # What is equal stays the same object, so that it is not published again.
+            self._congestion = congestion
         return updated(
             self._with_occupancy(snapshot),
             policies=self.policies,
             run_times=self._run_times(self.lent, snapshot.learned.run_times, queues),
             start_delays=self._starts(self.lent_starts, snapshot.learned.start_delays, queues),
+            congestion=self._congestion,
         )
 
     def _sleep(self, seconds: float) -> None:
@@ -314,6 +339,7 @@ class ClusterWatches:
             watch.policies = manager.fallback.policies
             watch.lent = lent.get(name, NOTHING_LENT)
             watch.lent_starts = starts.get(name, NOTHING_LENT)
+            watch.scarcity, watch.off = manager.costs.scarcity, manager.fallback.off
 
     def take(self, message: FromCluster) -> tuple[str, ...]:
         """Apply a message; return the lines to log."""
@@ -339,6 +365,10 @@ class ClusterWatches:
     def counted(self) -> Mapping[str, Snapshot | None]:
         """Return the state of each watched cluster; None: nothing is known yet."""
         return {name: watch.counted for name, watch in self._watches.items()}
+
+    def contents_of(self, cluster: str, cluster_queue: str) -> QueueContents:
+        """Return the Workloads of a ClusterQueue of a watched cluster, as of its last update."""
+        return self._watches[cluster].contents_of(cluster_queue)
 
     def _reach(self, kubeconfigs: tuple[Kubeconfig, ...]) -> tuple[str, ...]:
         lines: list[str] = []
@@ -369,7 +399,7 @@ class ClusterWatches:
         return tuple(lines)
 
     def _begin(self, name: str, content: Mapping[str, Any], before: ClusterWatch | None) -> None:
-        watch = ClusterWatch(content, self._kueue, self._tell, self._ring)
+        watch = ClusterWatch(name, content, self._kueue, self._tell, self._ring)
         if before is not None:
             watch.go_on_from(before)
             before.stop()

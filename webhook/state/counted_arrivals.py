@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from math import inf
 
 from webhook.kueue import flavor_plan, quota
@@ -388,20 +389,23 @@ def _has_room(occupancy: Occupancy, arrival: Arrival, cluster_queue: ClusterQueu
     if tree is None:
         return False
     leaf, indices = tree.leaves[cluster_queue.name], tree.indices
-    return all(
-        any(
-            all(
-                not n
-                or tree.available(leaf, indices[flavor, resource])
-                >= n * flavor_plan.fewest(pod_set) - pod_set.held.get((flavor, resource), 0)
-                for resource, n in pod_set.per_pod.items()
-                if resource in group.resources
-            )
-            for flavor in group.flavors
-        )
-        for pod_set in arrival.needs
-        for group in cluster_queue.groups
-    )
+    for pod_set, group in product(arrival.needs, cluster_queue.groups):
+        pods = flavor_plan.fewest(pod_set)
+        asked = [
+            (resource, amount * pods)
+            for resource, amount in pod_set.per_pod.items()
+            if amount and resource in group.resources
+        ]
+        for flavor in group.flavors:
+            if all(
+                tree.available(leaf, indices[flavor, resource])
+                >= amount - pod_set.held.get((flavor, resource), 0)
+                for resource, amount in asked
+            ):
+                break
+        else:
+            return False
+    return True
 
 
 def _waiting(
@@ -461,14 +465,14 @@ def _assigned(occupancy: Occupancy, arrival: Arrival, cluster_queue: ClusterQueu
 
 
 def _joined(held: Held, arrivals: Sequence[Arrival]) -> Held:
-    guests, trials = dict(held.guests), held.trials
+    pending, guests, trials = held.pending, dict(held.guests), held.trials
     for arrival in arrivals:
+        pending += arrival.count
         trials = _with_trial(trials, arrival, arrival.count)
         # Only Workloads that were decided by a policy count as its guests.
         if arrival.policy:
             guest = arrival.policy, arrival.option, arrival.namespace
             guests[guest] = guests.get(guest, 0) + arrival.count
-    pending = held.pending + sum(arrival.count for arrival in arrivals)
     return replace(held, pending=pending, guests=guests, trials=trials)
 
 

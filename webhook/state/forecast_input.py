@@ -7,7 +7,7 @@ know how Kueue would admit them.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter, defaultdict
+from collections import ChainMap, Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,6 +17,7 @@ from operator import attrgetter, itemgetter
 from statistics import median_low
 from typing import Final, NamedTuple, TypeAlias
 
+from webhook.cost.cluster_prices import in_worker
 from webhook.cost.congestion import CellRequest, Market
 from webhook.kueue.durations import RunTimeOf, learned_on, of_any_class
 from webhook.kueue.flavor_plan import demand_of
@@ -286,23 +287,37 @@ def came(contents: QueueContents) -> Mapping[int, tuple[_Came, ...]]:
 
 
 def market_of(
-    snapshot: Snapshot, counted: Mapping[str, QueueContents], *, now: float, unix: float
+    snapshot: Snapshot,
+    counted: Mapping[str, QueueContents],
+    *,
+    now: float,
+    unix: float,
+    manager: Snapshot,
+    cluster: str = "",
 ) -> Market:
     """Return what congestion prices are made from, by the contents of the queues that they are of.
 
-    *snapshot* has their forecasts; *now* is on the clock of ``Snapshot.as_of``.
+    *snapshot* has their forecasts; it is that of a worker *cluster*, or *manager* itself. *now* is
+    on the clock of ``Snapshot.as_of``.
     """
-    queues = snapshot.setup.cluster_queues
+    queues, costs = snapshot.setup.cluster_queues, manager.costs
+    requests = tuple(
+        request
+        for name, contents in counted.items()
+        for request in _requests_in(name, contents, queues[name])
+    )
+    prices = costs.prices.get(cluster, NO_PRICES)
+    if cluster:
+        cells = dict(ChainMap(*(dict(request.usage) for request in requests)))
+        prices = in_worker(prices, cells, snapshot.setup.flavors, costs.accelerator_profiles)
     return Market(
         setup=snapshot.setup,
-        fallback=snapshot.fallback,
-        prices=snapshot.costs.prices.get("", NO_PRICES),
+        manager=manager.setup,
+        cluster=cluster,
+        fallback=manager.fallback,
+        prices=prices,
         forecasts=snapshot.forecasts,
-        requests=tuple(
-            request
-            for name, contents in counted.items()
-            for request in _requests_in(name, contents, queues[name])
-        ),
+        requests=requests,
         now=now,
         unix=unix,
     )

@@ -129,8 +129,10 @@ class LiveOccupancy:
         """
         runs = self._runs[root]
         near = runs[-1:] if len(runs) < _RUNS_IN_ORDER else runs
-        run = next((candidate for candidate in near if candidate.shape == shape), None)
-        if run is None:
+        for run in near:
+            if run.shape == shape:
+                break
+        else:
             run = _Run(root=root, shape=shape, first=placement)
             runs.append(run)
         run.count += run.first.count

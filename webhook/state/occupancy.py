@@ -492,13 +492,13 @@ def parts_of(
 
 def _choices(groups: Iterable[Iterable[Flavor]], tree: UsageTree) -> Sequence[Sequence[Choice]]:
     return [
-        [_choice(flavor, tree) for flavor in flavors if flavor.refusal is None]
+        [
+            (flavor.name, tree.taken(dict(flavor.usage)) if flavor.unreadable is None else None)
+            for flavor in flavors
+            if flavor.refusal is None
+        ]
         for flavors in groups
     ]
-
-
-def _choice(flavor: Flavor, tree: UsageTree) -> Choice:
-    return flavor.name, tree.taken(dict(flavor.usage)) if flavor.unreadable is None else None
 
 
 def _rejection(

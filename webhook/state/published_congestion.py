@@ -40,6 +40,8 @@ class PublishedPrice(Strict):
     tree: _Name
     flavor: _Name
     resource: _Name
+    cluster: _Name = ""
+    """Absent: this one."""
     price: _Price
     wait: _Price | None = None
     """Absent: it is not foreseen that it ends."""
@@ -79,7 +81,8 @@ def config_map_of(congestion: CongestionPrices) -> Mapping[str, Any]:
     """Return the ConfigMap; without namespace and resourceVersion."""
     prices = [
         {
-            **cell._asdict(),
+            # Who knows of no worker clusters still reads the prices of this one.
+            **{name: text for name, text in cell._asdict().items() if text},
             "price": float(f"{congestion.prices.get(cell, 0.0):.6g}"),
             **({} if wait == inf else {"wait": round(wait)}),
         }
@@ -101,7 +104,8 @@ def read_congestion(source: Mapping[str, Any]) -> CongestionPrices:
     if published is None:
         return NO_CONGESTION
     cells = {
-        ScarceCell(entry.tree, entry.flavor, entry.resource): entry for entry in published.prices
+        ScarceCell(entry.tree, entry.flavor, entry.resource, entry.cluster): entry
+        for entry in published.prices
     }
     return CongestionPrices(
         at=published.at.timestamp(),

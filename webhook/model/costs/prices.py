@@ -142,6 +142,8 @@ class ScarceCell(NamedTuple):
     """As ``kueue.quota.tree_names`` names it."""
     flavor: str
     resource: str
+    cluster: str = ""
+    """The worker cluster; empty: this one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -91,7 +91,7 @@ class Lateness(Structural):
     """Money for being late at all."""
     adapt: LatenessWeight | None = None
     """Change the price with the share of late Jobs. Absent: the price is fixed. In simulations this
-    gained nothing beside a congestion price."""
+    gained nothing, with a congestion price or without."""
 
 
 class CongestionType(StrEnum):

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders import GPU_OPTION, policy
-from webhook.controller.congestion_publisher import AGAIN_SECONDS, LateShares, next_weight, weighted
+from webhook.cost.lateness_weights import AGAIN_SECONDS, LateShares, next_weight, weighted
 from webhook.model.policy.strategy import LatenessWeight
 
 RULES = LatenessWeight()
