@@ -197,3 +197,24 @@ def test_jobs_that_take_quota_from_each_other_for_ever_are_a_mistake():
         "jobs.other: expected Jobs that end; this one was preempted 1000 times, as some take quota"
         " from each other for ever, in Kueue, too"
     )
+
+
+def test_a_class_that_an_option_gives_is_in_the_results():
+    source = files.document()
+    priority_class = {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "WorkloadPriorityClass",
+        "metadata": {"name": "low"},
+        "value": -1,
+    }
+    source["cluster"]["objects"].append(priority_class)
+    source["policies"]["objects"][0]["spec"]["options"][1]["priorityClass"] = "low"
+    scenario = files.read(source)
+
+    static, threshold = (replay(scenario, arm).jobs for arm in scenario.arms())
+
+    assert {job.priority_class for job in static} == {""}
+    assert {(job.option, job.priority_class) for job in threshold} == {
+        ("fast", ""),
+        ("slow", "low"),
+    }

@@ -136,7 +136,10 @@ class _Replay:
             queued = self._here.queued[key]
             self._here.leave(key)
             self._results[key] = replace(
-                self._results[key], queue=arrival.local_queue, option=arrival.option
+                self._results[key],
+                queue=arrival.local_queue,
+                option=arrival.option,
+                priority_class=self._priority_class(queued.job, arrival),
             )
             self._wait(replace(queued, arrival=arrival), now)
 
@@ -169,7 +172,7 @@ class _Replay:
             template=submission.template,
             arrival=submission.at,
             submitted=job.queue,
-            priority_class=job.named_priority,
+            priority_class=self._priority_class(job, arrival),
             accelerators=accelerators_of(job, view.snapshot),
             queue=arrival.local_queue,
             option=(decision.option or "") if decision else "",
@@ -186,6 +189,13 @@ class _Replay:
             return
         self._wait(queued, submission.at)
         self._reconsidered(queued, submission.at)
+
+    def _priority_class(self, job: Job, arrival: Arrival) -> str:
+        """Return the class that its option gives a Job, or the one that it names itself."""
+        policy = self._policies.get(arrival.policy)
+        options = policy.spec.options if policy is not None else ()
+        given = {option.name: option.given_priority for option in options}
+        return given.get(arrival.option) or job.named_priority
 
     def _reconsidered(self, queued: QueuedJob, now: float) -> None:
         if queued.key in self._here.queued:

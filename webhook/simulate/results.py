@@ -63,7 +63,7 @@ class JobResult:
     queue: str
     """The LocalQueue that it was sent to."""
     priority_class: str = ""
-    """As submitted; empty: it names none."""
+    """The one that its option gives it, else its own; empty: it has none."""
     accelerators: int = 0
     """How many it was submitted for, all its pods together."""
     cluster: str = ""
