@@ -119,6 +119,8 @@ def command(**given: Any) -> None:
     try:
         _check_plot(asked.plot)
         scenario = _replayed(asked)
+        for said in scenario.unknown_requesters() if asked.file is not None else ():
+            terminal.say(f"warning: {said}", err=True)
         arms = scenario.arms(asked.strategies)
         results = _results(scenario, arms, asked.file or str(asked.decisions))
     except FieldError as error:

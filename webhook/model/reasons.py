@@ -347,7 +347,7 @@ class Obstacle(Explained):
     QUOTA_RESERVED = (
         "quotaReserved",
         "it has quota reserved",
-        "Nothing: it starts soon.",
+        "Nothing: it starts soon. Behind MultiKueue, `clusters.dispatcher` asks other clusters.",
     )
     ON_HOLD = (
         "onHold",

@@ -29,7 +29,7 @@ from webhook.model.costs.prices import NO_PRICES
 from webhook.model.decision import Decided, Decision
 from webhook.model.faults import attempted
 from webhook.model.fields import FieldError
-from webhook.model.job import Job
+from webhook.model.job import Job, Requester
 from webhook.model.quantity import Amounts, FlavorResource
 from webhook.model.queues import Arrival
 from webhook.model.reasons import why_stayed
@@ -159,8 +159,14 @@ class _Replay:
         kind = reduced.kind_of(source)
         job = kind.read(source)
         unix = self._forecasts.unix(submission.at)
-        moment = Moment(now=submission.at, unix=unix, time=rfc3339(unix), uid=submission.name)
-        view = self._view(job, submission.at)
+        moment = Moment(
+            now=submission.at,
+            unix=unix,
+            time=rfc3339(unix),
+            uid=submission.name,
+            requester=self._scenario.requesters.get(submission.template),
+        )
+        view = self._view(job, submission.at, moment.requester)
         outcome = create.consider(source, kind, view, moment, _RULES)
         arrival = outcome.arrival or as_submitted(job, view.snapshot, uid=submission.name)
         if arrival is None:
@@ -201,8 +207,9 @@ class _Replay:
         if queued.key in self._here.queued:
             self._moving.join(queued, now)
 
-    def _view(self, job: Job, now: float) -> Occupancy:
-        view = self._workers.around(self._here.view(job, now), job, now)
+    def _view(self, job: Job, now: float, requester: Requester | None) -> Occupancy:
+        here = self._here.view(job, now, requester)
+        view = self._workers.around(here, job, now, requester)
         if not self._holds.count:
             return view
         return replace(view, snapshot=updated(view.snapshot, jobs_on_hold=self._holds.counts))

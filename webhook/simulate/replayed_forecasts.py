@@ -28,7 +28,7 @@ from webhook.learn.run_records import Run, WorkloadRun
 from webhook.model.costs.prices import LASTS_SECONDS, NO_CONGESTION, CongestionPrices, Prices
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import Dispatch, Estimates, JobClass
-from webhook.model.job import Job
+from webhook.model.job import Job, Requester
 from webhook.model.quantity import Amounts
 from webhook.model.queues import Arrival, Stage
 from webhook.model.reasons import Obstacle
@@ -209,14 +209,14 @@ class Forecasts:
         """The snapshot with the last forecasts."""
         self._fresh_until = -inf
 
-    def seen(self, job: Job, now: float) -> Snapshot:
+    def seen(self, job: Job, now: float, requester: Requester | None = None) -> Snapshot:
         """Return what the observer would have published, without counts.
 
         If *job* has no choice, of options or of hours, older forecasts are used.
         """
         if not self._watched:
             return replace(self._snapshot, as_of=now)
-        if now >= self._fresh_until and self._has_choice(job):
+        if now >= self._fresh_until and self._has_choice(job, requester):
             self._forecast(now)
         published = updated(self.published, as_of=now, dispatches=self._dispatched.step())
         return self._priced(published, now)
@@ -267,9 +267,9 @@ class Forecasts:
             weights = weighted(before.weights, self._late, policies, then)
             self._weights = CongestionPrices(at=then, weights=weights)
 
-    def _has_choice(self, job: Job) -> bool:
+    def _has_choice(self, job: Job, requester: Requester | None) -> bool:
         try:
-            policy = match.policy_for(job, self._ruling, own_namespace="")
+            policy = match.policy_for(job, self._ruling, requester=requester)
         except FieldError:
             return False
         if policy is None:

@@ -18,7 +18,7 @@ from webhook.decide.wishes import DEADLINE, RUN_TIME
 from webhook.jobs import reduced
 from webhook.model.costs.prices import HOUR, Prices
 from webhook.model.fields import FieldError
-from webhook.model.job import PRIORITY_LABEL, QUEUE_LABEL, PodSet
+from webhook.model.job import PRIORITY_LABEL, QUEUE_LABEL, PodSet, Requester
 from webhook.model.pods import Resources
 from webhook.model.policy.fallback_policy import (
     FallbackPolicy,
@@ -236,6 +236,8 @@ class Scenario:
     policy_objects: tuple[Mapping[str, Any], ...] = ()
     templates: Mapping[str, Mapping[str, Any]]
     """Jobs by name, of any kind; each has a namespace and no name of its own."""
+    requesters: Mapping[str, Requester] = field(default_factory=dict)
+    """Who creates Jobs, by template; unknown for those that are not there."""
     submissions: tuple[Submission, ...]
     """Ascending by time."""
     prices: ReplayedPrices | None = None
@@ -250,6 +252,16 @@ class Scenario:
         """Return the Job as it is submitted."""
         template = submission.changes.applied(self.templates[submission.template])
         return {**template, "metadata": {**template["metadata"], "name": submission.name}}
+
+    def unknown_requesters(self) -> tuple[str, ...]:
+        """Return a sentence for each policy that asks who creates Jobs, where one names nobody."""
+        unknown = [name for name in self.templates if name not in self.requesters]
+        return tuple(
+            f"{policy.name} asks who creates a Job, which jobs.{unknown[0]}.user does not say:"
+            " it does not apply there"
+            for policy in self.policies
+            if unknown and asks_who(policy)
+        )
 
     def faster(self, factor: float) -> Scenario:
         """Divide arrivals and run times by *factor*; durations in policies stay."""
@@ -292,6 +304,13 @@ class Scenario:
         types = {str(policy.spec.strategy.type) for policy in self.policies}
         known = ", ".join([STATIC, *sorted(types), *by_name])
         raise FieldError("--strategy", f"expected one of {known}, got {name}")
+
+
+def asks_who(policy: FallbackPolicy) -> bool:
+    """Return whether a policy, or an option of it, is only for some users or groups."""
+    asked = [(policy.spec.match.users, policy.spec.match.groups)]
+    asked += [(o.only.users, o.only.groups) for o in policy.spec.options if o.only is not None]
+    return any(names is not None for pair in asked for names in pair)
 
 
 def templates_of(

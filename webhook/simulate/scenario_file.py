@@ -22,7 +22,7 @@ from webhook.model.costs.accelerator_profile import PROFILE_KIND, read_accelerat
 from webhook.model.costs.prices import Prices
 from webhook.model.costs.tariff import TARIFF_KIND, read_tariff
 from webhook.model.fields import FieldError
-from webhook.model.job import QUEUE_LABEL, Job
+from webhook.model.job import QUEUE_LABEL, Job, Requester
 from webhook.model.policy.fallback_policy import (
     KIND,
     READ_BY_KIND,
@@ -333,6 +333,11 @@ def _scenario(spec: ScenarioSpec, read_text: ReadText, seed: int) -> Scenario:
         policies=policies,
         policy_objects=tuple(source for source, _ in ruling),
         templates=templates,
+        requesters={
+            name: Requester(name=job.user, groups=frozenset(job.groups))
+            for name, job in spec.jobs.items()
+            if job.user is not None
+        },
         submissions=submissions,
         prices=prices,
         billed=actual,

@@ -117,6 +117,10 @@ class JobTemplate(StrictSpec):
     """Time from its creation: its annotation `deadline`."""
     value: Annotated[str, Field(max_length=16, pattern=DECIMAL)] | None = None
     """Money that an hour until it is done is worth: its annotation `value-of-time`."""
+    user: Annotated[str, Field(min_length=1)] | None = None
+    """Who creates it. Absent: unknown, so policies and options for some users do not apply."""
+    groups: tuple[str, ...] = ()
+    """The groups of this user."""
     said: Annotated[RunTimeSpec, BeforeValidator(_spelled_out)] | None = None
     """What its owner expects it to run in the first option: its annotation `run-time`. Like
     `runTimes`, and `of` names one of these."""
@@ -124,6 +128,8 @@ class JobTemplate(StrictSpec):
     @model_validator(mode="after")
     def _names_one(self) -> Self:
         _require_one(self, ("file", "job"))
+        if self.groups and self.user is None:
+            raise ValueError("expected user beside groups")
         return self
 
 

@@ -22,7 +22,7 @@ from webhook.learn import expected_runs
 from webhook.learn.estimates import RunTimeLearner
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import Estimates
-from webhook.model.job import Job
+from webhook.model.job import Job, Requester
 from webhook.model.policy.fallback_policy import FallbackPolicy, seconds
 from webhook.model.quantity import Amounts
 from webhook.model.queues import (
@@ -151,9 +151,9 @@ class Site:
         self._demands: dict[Demand, Demand] = {}
         """Equal demands are one object, so that Workloads with the same one share a line."""
 
-    def view(self, job: Job, now: float) -> Occupancy:
-        """Return what admission would know when *job* is decided."""
-        view = self.known.at(self.forecasts.seen(job, now), self.heads())
+    def view(self, job: Job, now: float, requester: Requester | None) -> Occupancy:
+        """Return what admission would know when *job*, created by *requester*, is decided."""
+        view = self.known.at(self.forecasts.seen(job, now, requester), self.heads())
         return self.forecasts.foreseen(view)
 
     def cluster_queue(self, arrival: Arrival) -> ClusterQueue | None:
@@ -369,10 +369,12 @@ class Workers:
             queue, here.setup, self._clusters
         )
 
-    def around(self, here: Occupancy, job: Job, now: float) -> Occupancy:
+    def around(
+        self, here: Occupancy, job: Job, now: float, requester: Requester | None
+    ) -> Occupancy:
         """Add what admission would know of the watched clusters."""
         clusters = {
-            name: _with_coming(name, cluster, job, now)
+            name: _with_coming(name, cluster, cluster.site.view(job, now, requester))
             for name, cluster in self._clusters.items()
             if cluster.is_watched
         }
@@ -466,9 +468,8 @@ class Workers:
         return self._delays[place]
 
 
-def _with_coming(name: str, cluster: _Cluster, job: Job, now: float) -> Occupancy:
+def _with_coming(name: str, cluster: _Cluster, view: Occupancy) -> Occupancy:
     """Count the Workloads on their way in the cluster where admission expects them."""
-    view = cluster.site.view(job, now)
     for coming in cluster.coming.values():
         arrival = coming.arrival
         if arrival.cluster != name:
