@@ -26,7 +26,7 @@ from webhook.decide.wishes import NONE, Wishes
 from webhook.model.costs.devices import Device
 from webhook.model.costs.prices import Prices
 from webhook.model.forecasts import Basis, JobClass, RunTime
-from webhook.model.queues import MULTIKUEUE, AdmissionCheck, WorkerCluster
+from webhook.model.queues import MULTIKUEUE, AdmissionCheck, ResourceFlavor, WorkerCluster
 from webhook.state.counted_arrivals import occupancy_of
 from webhook.state.snapshot import updated
 
@@ -361,6 +361,20 @@ def test_a_cluster_whose_devices_are_less_than_the_job_needs_is_refused(policy):
 
     assert [each.standing for each in found] == [Standing.REFUSED, Standing.KNOWN]
     assert {each.standing for each in expected(where, policy)} == {Standing.KNOWN}
+
+
+def test_a_workers_own_flavors_tell_its_devices_without_any_tariff():
+    labels = {"small": "Tesla-T4", "large": "NVIDIA-A100-SXM4-80GB"}
+    flavors = {
+        name: ResourceFlavor(name="t4", node_labels={"nvidia.com/gpu.product": product})
+        for name, product in labels.items()
+    }
+    workers = {name: updated(worker(), flavors={"t4": each}) for name, each in flavors.items()}
+    where = seen(manager("small", "large", policies=(BY_FINISH,)), **workers)
+
+    found = expected(where, BY_FINISH, Wishes(gpu_memory=40 << 30))
+
+    assert [each.standing for each in found] == [Standing.REFUSED, Standing.KNOWN]
 
 
 def test_the_run_time_that_its_owner_says_counts():

@@ -161,8 +161,9 @@ def _refuse_small_devices(
                 workload.wishes,
                 uses.get(job_class.key) if job_class is not None else None,
                 option,
-                given=options.devices_given(templates, needs, queue, setup),
-                devices=snapshot.costs.prices.get(there.cluster, NO_PRICES).devices,
+                given=options.devices_given(
+                    templates, needs, queue, occupancy, cluster=there.cluster
+                ),
             )
 
 

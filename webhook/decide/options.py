@@ -22,6 +22,7 @@ from webhook.adapt.adaptation import (
     with_topology,
 )
 from webhook.adapt.movable_env import with_movable_env
+from webhook.cost.cluster_prices import devices_of
 from webhook.cost.device_shares import DeviceShare, is_worse, share_of, worst
 from webhook.cost.slice_geometry import USABLE
 from webhook.decide import expectations, filters, remote_options
@@ -53,8 +54,7 @@ from webhook.model.policy.spec import UnknownMemory
 from webhook.model.quantity import FlavorResource
 from webhook.model.queues import ClusterQueue, PodSetNeeds
 from webhook.model.reasons import Reason
-from webhook.model.snapshot_parts import KueueSetup
-from webhook.state.occupancy import assignment, passes_now
+from webhook.state.occupancy import Occupancy, assignment, passes_now
 from webhook.state.snapshot import Snapshot
 
 _count = attrgetter("count")
@@ -337,14 +337,12 @@ def _too_small(
 
     """
     applicant = candidate.applicant
-    there = applicant.occupancy.clusters[cluster] if cluster else applicant.occupancy
     templates = [pod_set.template for pod_set in after.pod_sets]
     return too_small(
         applicant.wishes,
         applicant.device_use,
         candidate.option,
-        given=devices_given(templates, asked, queue, there.snapshot.setup),
-        devices=applicant.snapshot.costs.prices.get(cluster, NO_PRICES).devices,
+        given=devices_given(templates, asked, queue, applicant.occupancy, cluster=cluster),
     )
 
 
@@ -353,12 +351,11 @@ def too_small(
     use: DeviceUse | None,
     option: Option,
     *,
-    given: Iterable[FlavorResource],
-    devices: Mapping[str, Device],
+    given: Iterable[tuple[FlavorResource, Device | None]],
 ) -> Rejection | None:
     """Return in what a device is less than a Job needs; None: in nothing known.
 
-    *given* are flavors with resources from which it could get one, *devices* those of the flavors.
+    *given* are flavors and resources from which it could get one, with what one is, if it is known.
     The memory of what replaces a device is judged by ``refusal_of_devices``, which refuses what is
     not known, too.
     """
@@ -367,10 +364,11 @@ def too_small(
         took = use.peak
     if option.adaptation.accelerator is Accelerator.REPLACE:
         said, took = None, None
-    if said is took is wishes.gpu_bandwidth is None and not wishes.gpu_compute:
+    needs_speed = wishes.gpu_bandwidth is not None or wishes.gpu_compute
+    if said is None and took is None and not needs_speed:
         return None
-    for flavor, resource in given:
-        share, where = share_of(resource, devices.get(flavor)), f"{resource} in flavor {flavor}"
+    for (flavor, resource), device in given:
+        share, where = share_of(resource, device), f"{resource} in flavor {flavor}"
         if detail := _too_little(said, took, share, where):
             return Rejection(reason=Reason.MEMORY_TOO_SMALL, detail=detail)
         if detail := _too_slow(wishes, share, where):
@@ -391,20 +389,42 @@ def _too_little(said: int | None, took: int | None, share: DeviceShare, where: s
     return ""
 
 
+def _devices_of(cluster: str, queue: ClusterQueue, occupancy: Occupancy) -> Mapping[str, Device]:
+    """Return the devices of a ClusterQueue's flavors, as far as they are known.
+
+    A worker's are those of its own flavors; where nothing tells them, those that flavors of the
+    same names have here.
+    """
+    snapshot = occupancy.snapshot
+    known = snapshot.costs.prices.get(cluster, NO_PRICES).devices
+    if not cluster:
+        return known
+    setup = occupancy.clusters[cluster].snapshot.setup
+    names = [name for group in queue.groups for name in group.flavors if name in setup.flavors]
+    flavors = (setup.flavors[name] for name in names)
+    own = devices_of(flavors, snapshot.costs.accelerator_profiles, setup.node_labels)
+    return {**known, **own}
+
+
 def devices_given(
     templates: Sequence[PodTemplate],
     asked: Sequence[PodSetNeeds],
     queue: ClusterQueue,
-    setup: KueueSetup,
-) -> Iterator[FlavorResource]:
+    occupancy: Occupancy,
+    *,
+    cluster: str,
+) -> Iterator[tuple[FlavorResource, Device | None]]:
     """Yield each flavor, with the resource, from which the ClusterQueue could give a device.
 
-    *templates* and *asked* are of the same pod sets.
+    *templates* and *asked* are of the same pod sets; *queue* is in the worker *cluster*, or in this
+    one (empty).
 
     Raises:
         FieldError: a quantity of a template cannot be read.
 
     """
+    setup = (occupancy.clusters[cluster] if cluster else occupancy).snapshot.setup
+    devices = _devices_of(cluster, queue, occupancy)
     for template, needed in zip(templates, asked, strict=True):
         named = sorted(filter(accelerators.counts_devices, asked_accelerators(template)))
         if not named:
@@ -423,7 +443,8 @@ def devices_given(
             if accelerators.counts_devices(cell[1])
         ]
         # Where it counts no devices, any of the flavors may have one.
-        yield from counted or product([flavor.name for flavor in flavors], named)
+        for cell in counted or product([flavor.name for flavor in flavors], named):
+            yield cell, devices.get(cell[0])
 
 
 def _too_slow(wishes: Wishes, share: DeviceShare, where: str) -> str:
