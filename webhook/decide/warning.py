@@ -74,7 +74,8 @@ def _of_pods(before: Sequence[PodSet], after: Sequence[PodSet]) -> tuple[tuple[s
     had = set(chain.from_iterable(_resources(old) for old, _ in pairs))
     has = set(chain.from_iterable(_resources(new) for _, new in pairs))
     others = dict.fromkeys(chain.from_iterable(_others(*pair, had & has) for pair in pairs))
-    if any(old.count != new.count for old, new in zip(before, after, strict=True)):
+    pairs_of_sets = zip(before, after, strict=True)
+    if any((old.count, old.replicas) != (new.count, new.replicas) for old, new in pairs_of_sets):
         others["replicas"] = None
     return tuple(sorted(had - has)), tuple(sorted(has - had)), tuple(others)
 

@@ -84,6 +84,8 @@ class Replicas:
     """How many pods a replica has."""
     least: int = 1
     most: int = MOST_REPLICAS
+    are_workloads: bool = False
+    """Whether each replica is a Workload of its own, so that none has more pods for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +176,12 @@ class Job:
     """The group of a Pod, all pods of which are one Workload; empty: it is queued by itself."""
     is_endless: bool = False
     """Whether it never ends by itself, though others of its kind do."""
+
+    def with_pod_sets(self, pod_sets: tuple[PodSet, ...]) -> Job:
+        """Return the Job with other pod sets, and as many Workloads as these have replicas."""
+        counted = (pod_set.replicas for pod_set in pod_sets if pod_set.replicas is not None)
+        numbers = (replicas.number for replicas in counted if replicas.are_workloads)
+        return replace(self, pod_sets=pod_sets, workloads=next(numbers, self.workloads))
 
     @property
     def reference(self) -> str:
