@@ -234,6 +234,16 @@ class Obstacle(Explained):
         "a Job of its kind is decided at its creation only",
         "Nothing in place: submit it with policy=none.",
     )
+    PAUSED = (
+        "paused",
+        "its rollout is paused",
+        "Resume it by `kubectl rollout resume`.",
+    )
+    RECREATES = (
+        "recreates",
+        "its strategy is Recreate, so that old pods end before new ones are ready",
+        "Give it the strategy RollingUpdate.",
+    )
     STOPPING = (
         "stopping",
         "Kueue is stopping it",
