@@ -450,17 +450,18 @@ def _replica_problems(pod_sets: Sequence[PodSet], adaptation: Adaptation) -> Ite
             yield f"no pod set {name}; the Job has {', '.join(by_name)}"
         elif pod_set.replicas is None:
             yield f"the number of pods of {name} may not change"
-        elif wanted < pod_set.replicas.least:
+        elif int(wanted) < pod_set.replicas.least:
             yield f"{wanted} replicas of {name}, at least {pod_set.replicas.least}"
-        elif wanted > pod_set.replicas.most:
+        elif int(wanted) > pod_set.replicas.most:
             yield f"{wanted} replicas of {name}, at most {pod_set.replicas.most}"
 
 
 def _with_replicas(pod_set: PodSet, adaptation: Adaptation) -> PodSet:
     """Return a pod set with the replicas that an adaptation gives it; else the very same object."""
-    wanted, now = adaptation.replicas.get(pod_set.name), pod_set.replicas
-    if wanted is None or now is None or now.number == wanted:
+    given, now = adaptation.replicas.get(pod_set.name), pod_set.replicas
+    if given is None or now is None or now.number == int(given):
         return pod_set
+    wanted = int(given)
     count = wanted * now.pods_each
     return replace(pod_set, count=count, replicas=replace(now, number=wanted, given=wanted))
 
