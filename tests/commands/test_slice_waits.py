@@ -2,14 +2,26 @@
 
 import copy
 import json
+from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.commands.calling import call_on
 from tests.commands.cluster import Cluster
-from tests.commands.test_explain_live import SNAPSHOT, job
 
+SNAPSHOT = json.loads(Path("examples/snapshot.json").read_text(encoding="utf-8"))["items"]
+LIGHT = yaml.safe_load(Path("examples/light-job.yaml").read_text(encoding="utf-8"))
 HALF, SEVENTH = "nvidia.com/mig-3g.20gb", "nvidia.com/mig-1g.5gb"
+
+
+def job():
+    """The example's light Job as it is in the cluster, waiting."""
+    found = copy.deepcopy(LIGHT)
+    del found["metadata"]["generateName"]
+    found["metadata"] |= {"name": "train", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    found["spec"]["suspend"] = True
+    return found
 
 
 def waiting(resource, amount="1"):
