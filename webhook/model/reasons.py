@@ -199,6 +199,11 @@ class EventReason(Explained):
         "on a Job: it waited, and was sent to another option; the message says why",
         "Nothing, or `kubectl fallback undo`.",
     )
+    CLUSTER_ASKED = (
+        "ClusterAsked",
+        "on a Job: it waits for a worker cluster, and another is asked, too; the message says why",
+        "Nothing: the first with quota runs it.",
+    )
     UNDONE = (
         "Undone",
         "on a Job: it is as it was submitted again, and pinned there",
@@ -233,6 +238,16 @@ class Obstacle(Explained):
         "creationOnly",
         "a Job of its kind is decided at its creation only",
         "Nothing in place: submit it with policy=none.",
+    )
+    PAUSED = (
+        "paused",
+        "its rollout is paused",
+        "Resume it by `kubectl rollout resume`.",
+    )
+    RECREATES = (
+        "recreates",
+        "its strategy is Recreate, so that old pods end before new ones are ready",
+        "Give it the strategy RollingUpdate.",
     )
     STOPPING = (
         "stopping",
