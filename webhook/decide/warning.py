@@ -228,6 +228,8 @@ def _to_object(kind: JobKind, job: Job, *, starts: bool) -> tuple[str, ...]:
     # What can never change once it exists has nothing that could be undone.
     if not kind.is_movable:
         return (f"{PREFIX}to object: {_AT_SUBMISSION}",)
+    # What rolls is put back while it runs.
+    starts = starts and not kind.rolls
     if starts and kind is not JOB:
         return (f"{PREFIX}it starts at once; to object: {_ANEW}",)
     intro, flag = "to object: ", " --recreate" if starts else ""
