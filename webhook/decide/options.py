@@ -70,7 +70,7 @@ def assess(applicant: Applicant) -> tuple[Assessment, ...]:
 
     """
     assessments = fitted(applicant)
-    if serving.is_compared(applicant):
+    if applicant.is_sized:
         serving.weigh(applicant, assessments)
     elif applicant.policy.spec.strategy.forecasts:
         expectations.expect(applicant, assessments)
@@ -167,7 +167,7 @@ def _judged(candidate: OptionCandidate, assessment: Assessment) -> Job | Rejecti
     asked = needs(job, snapshot.cluster, snapshot.setup.kueue)
     if refusal := _too_small(candidate, job, asked, queue=candidate.cluster_queue):
         return refusal
-    if not serving.is_compared(applicant):
+    if not applicant.is_sized:
         return job
     known = serving.known_of(applicant.policy, candidate.option, partial(_parts_in, applicant))
     sized = serving.sized(applicant, candidate.option, job, known)

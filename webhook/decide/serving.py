@@ -30,7 +30,6 @@ from webhook.model.decision import Assessment, Rejection
 from webhook.model.job import Job, PodSets
 from webhook.model.policy.custom_object import AUTO
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option, seconds
-from webhook.model.policy.rules import SERVICES
 from webhook.model.policy.spec import ReplicaServing
 from webhook.model.queues import PodSetNeeds
 from webhook.model.reasons import Reason
@@ -39,12 +38,6 @@ from webhook.model.words import brief
 PartsOf: TypeAlias = Callable[[Option], Sequence[DevicePart | None]]
 """The parts of devices that a replica could get in an option; of what is not known None."""
 _PER_CENT: Final = 100
-
-
-def is_compared(applicant: Applicant) -> bool:
-    """Return whether a service's options are compared by what its replicas cost an hour."""
-    by_cost = applicant.policy.spec.strategy.least_cost is not None
-    return by_cost and applicant.job.kind in SERVICES and applicant.wishes.request_rate is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
