@@ -199,6 +199,11 @@ class EventReason(Explained):
         "on a Job: it waited, and was sent to another option; the message says why",
         "Nothing, or `kubectl fallback undo`.",
     )
+    CLUSTER_ASKED = (
+        "ClusterAsked",
+        "on a Job: it waits for a worker cluster, and another is asked, too; the message says why",
+        "Nothing: the first with quota runs it.",
+    )
     UNDONE = (
         "Undone",
         "on a Job: it is as it was submitted again, and pinned there",
