@@ -109,7 +109,7 @@ AUTOSCALERS: Final = Resource(
 )
 
 
-class _Found(NamedTuple):
+class _WorkedOut(NamedTuple):
     """What was worked out for a service, and from what."""
 
     service: DecidedService
@@ -141,7 +141,7 @@ class AutoscalerKeeper:
         """For each watch that was listed, namespace and reference of each decided service."""
         self._known: dict[Key, KnownAutoscaler] | None = None
         """None: they are not listed."""
-        self._found: dict[Key, _Found] = {}
+        self._found: dict[Key, _WorkedOut] = {}
         self._told: dict[Key, str] = {}
         self._said = ""
         self._has_changed, self._next = True, 0.0
@@ -263,7 +263,9 @@ class AutoscalerKeeper:
             policy = wanting[service.policy]
             wanted = self._work_out(key, policy, occupancy, world)
             if wanted is not None:
-                self._found[key] = _Found(service, policy, world.snapshot.setup, world.now, wanted)
+                self._found[key] = _WorkedOut(
+                    service, policy, world.snapshot.setup, world.now, wanted
+                )
         # Those that are left over are due at once.
         self._has_changed = next(due, None) is not None
 
@@ -407,7 +409,7 @@ def _others(known: Mapping[Key, KnownAutoscaler]) -> Mapping[Key, str]:
 
 
 def _wanted(
-    key: Key, found: _Found, known: Mapping[Key, KnownAutoscaler], others: Mapping[Key, str]
+    key: Key, found: _WorkedOut, known: Mapping[Key, KnownAutoscaler], others: Mapping[Key, str]
 ) -> WantedAutoscaler | str:
     """Return what is to be written, or why nothing is."""
     if key in others:
