@@ -32,6 +32,7 @@ def deployment(said, *, kind="Deployment", requests=None):
 def wanted(*, said=SAID, serving=SERVING, cpus="40", option="a", queues=None, **rest):
     kind, requests = rest.pop("kind", "Deployment"), rest.pop("requests", None)
     options = [{"name": "a", "queue": "a-lq"}, {"name": "b", "queue": "b-lq"}]
+    options[1] |= {"slowdown": rest.pop("slowdown")} if "slowdown" in rest else {}
     if serving:
         options[0]["serving"] = serving
     rules = policy(
@@ -41,8 +42,8 @@ def wanted(*, said=SAID, serving=SERVING, cpus="40", option="a", queues=None, **
         strategy={"type": "Cost"},
         autoscale=rest,
     )
-    queue = cluster_queue("a-cq", {"default": {"cpu": cpus}})
-    state = snapshot(queue, local_queues=queues, policies=(rules,))
+    there = [cluster_queue(f"{name}-cq", {"default": {"cpu": cpus}}) for name in "ab"]
+    state = snapshot(*there, local_queues=queues, policies=(rules,))
     pending = Pending(
         uid="u",
         version="1",
@@ -122,6 +123,13 @@ def test_external_metrics_get_targets_from_the_same_model_for_this_service_alone
         external("queue", type="AverageValue", averageValue="508m"),
         external("p95_seconds", type="Value", value="181m"),
     ]
+
+
+def test_what_a_replica_does_may_be_derived_from_another_option():
+    # Half as fast as in a: 10 a second and 160 ms; then 15 replicas take 222 ms, and 16 take 195.
+    found = wanted(option="b", slowdown=2, cpus="100")
+
+    assert (found.spec["minReplicas"], found.full) == (16, "ClusterQueue b-cq")
 
 
 def test_a_latency_that_only_an_idle_replica_has_is_not_asked_for():

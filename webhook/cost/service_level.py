@@ -22,7 +22,9 @@ __all__ = [
     "ServiceLevel",
     "erlang_c",
     "level_at",
+    "most_rate",
     "replicas_for",
+    "requests_each",
 ]
 
 PERCENTILE: Final = 0.95

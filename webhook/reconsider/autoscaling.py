@@ -8,13 +8,12 @@ utilisation. It must not know what autoscalers there are.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import floor
 from typing import Any, Final
 
 from webhook.cost.service_level import (
     MOST_REPLICAS,
-    ReplicaSpeed,
     most_rate,
     replicas_for,
     requests_each,
@@ -26,7 +25,7 @@ from webhook.kueue.capacity import most_workloads
 from webhook.kueue.requests import needs
 from webhook.model.decision import Rejection
 from webhook.model.job import OURS, Job, Pending
-from webhook.model.policy.fallback_policy import FallbackPolicy, Option, seconds
+from webhook.model.policy.fallback_policy import FallbackPolicy, Option
 from webhook.model.policy.spec import Autoscale
 from webhook.state.occupancy import Occupancy
 
@@ -81,7 +80,8 @@ def wanted_autoscaler(
     if option is None or scaled is None:
         return f"its policy has no option {service.option} any more"
     applicant = read_applicant(job, policy, occupancy, moment, created=service.created)
-    queues = filters.resolve(option, job, service.queue, applicant.snapshot)
+    applicant = replace(applicant, submitted=service.queue)
+    queues = filters.resolve(option, job, applicant.submitted, applicant.snapshot)
     if isinstance(queues, Rejection):
         return queues.detail
     _, queue = queues
@@ -103,11 +103,13 @@ def _wanted(
 ) -> WantedAutoscaler | str:
     """Return the autoscaler; *held* replicas are all that *full* can hold."""
     wishes, job = applicant.wishes, applicant.job
-    rate, target, speed = wishes.request_rate, wishes.target_latency, _speed(option)
+    rate, target = wishes.request_rate, wishes.target_latency
     if rate is None or target is None:
         return "it says no request-rate and target-latency"
-    if speed is None:
+    known = options.known_replica(applicant, option)
+    if known is None:
         return f"what one replica does in option {option.name} is not known"
+    speed = known.speed
     level = replicas_for(rate, target, speed)
     if level is None:
         return f"no number of replicas holds its target-latency in option {option.name}"
@@ -134,14 +136,6 @@ def _wanted(
         },
         full=full if most == held else "",
     )
-
-
-def _speed(option: Option) -> ReplicaSpeed | None:
-    """Return what one replica does in an option; None: that is not known."""
-    if option.serving is None:
-        return None
-    per_second = float(option.serving.requests_per_second)
-    return ReplicaSpeed(per_second=per_second, latency=seconds(option.serving.latency))
 
 
 def _follows(scaled: Autoscale) -> bool:
