@@ -25,6 +25,7 @@ MORE: Final = (
     "clusters.watchWorkers={name}",
     "clusters.dispatcher=true",
     "accelerators.watchNodes=true",
+    "accelerators.fragmentationMinutes=10",
     "teamPolicies.enabled=true",
     "kinds={Job,TrainJob}",
     "kinds={Job,Pod}",
