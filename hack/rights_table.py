@@ -24,6 +24,7 @@ MORE: Final = (
     "console.expose=true",
     "clusters.watchWorkers={name}",
     "clusters.dispatcher=true",
+    "controller.autoscale=true",
     "accelerators.watchNodes=true",
     "accelerators.fragmentationMinutes=10",
     "teamPolicies.enabled=true",
