@@ -26,6 +26,7 @@ MORE: Final = (
     "clusters.dispatcher=true",
     "controller.autoscale=true",
     "accelerators.watchNodes=true",
+    "accelerators.fragmentationMinutes=10",
     "teamPolicies.enabled=true",
     "kinds={Job,TrainJob}",
     "kinds={Job,Pod}",
