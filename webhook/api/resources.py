@@ -84,7 +84,6 @@ NAMESPACES = "namespaces"
 NODES = "nodes"
 LIMIT_RANGES = "limitranges"
 RUNTIME_CLASSES = "runtimeclasses"
-AUTOSCALERS = "horizontalpodautoscalers"
 POD_PRIORITIES = "priorityclasses"
 DEVICE_CLASSES = "deviceclasses"
 TRAINING_RUNTIMES = ("clustertrainingruntimes", "trainingruntimes")
