@@ -219,6 +219,16 @@ class EventReason(Explained):
         "on a Job: it runs, and the rest of it would cost much less elsewhere, from a checkpoint",
         "Nothing, or `kubectl fallback advise`.",
     )
+    NOT_AUTOSCALED = (
+        "NotAutoscaled",
+        "on a service: no HorizontalPodAutoscaler is made for it or followed; the message says why",
+        "What the message says, or take `autoscale` out of the policy.",
+    )
+    AT_QUOTA = (
+        "AtQuota",
+        "on a service: its HorizontalPodAutoscaler asks for more replicas than quota can hold",
+        "More quota for the ClusterQueue, or a second service in another queue.",
+    )
     KEEPS_FAILING = (
         "KeepsFailing",
         "on a FallbackPolicy: an option is refused to a class of Jobs for a day",
@@ -404,6 +414,16 @@ class Obstacle(Explained):
         "it has not waited as long as its policy says",
         "Nothing: `reconsider.after` has not passed yet.",
     )
+    ROLLING = (
+        "rolling",
+        "its pods are being replaced",
+        "Nothing: it is looked at again when all are new and ready.",
+    )
+    COST_UNKNOWN = (
+        "costUnknown",
+        "what an hour of it costs where it is, is not known",
+        "`kubectl fallback explain` says why; give prices, or `serving`.",
+    )
     MAX_MOVES = (
         "maxMoves",
         "it was moved as often as its policy allows",
@@ -496,7 +516,7 @@ class Obstacle(Explained):
     )
 
 
-OUTCOMES = ("moved", "conflict", "refused", "lost", "repaired", "failed")
+OUTCOMES = ("moved", "conflict", "refused", "lost", "repaired", "putBack", "failed")
 """What becomes of a move that the controller writes."""
 
 
