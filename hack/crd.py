@@ -344,7 +344,7 @@ def _int_or_string(node: Mapping[str, Any]) -> Schema:
         "pattern": node["pattern"],
         "maxLength": node["maxLength"],
         "minimum": node.get("minimum", 0),
-    } | {key: node[key] for key in ("description", "default") if node.get(key)}
+    } | {key: node[key] for key in ("description", "default", "maximum") if node.get(key)}
 
 
 def _whole(value: Any) -> Any:

@@ -24,10 +24,13 @@ MORE: Final = (
     "console.expose=true",
     "clusters.watchWorkers={name}",
     "clusters.dispatcher=true",
+    "controller.autoscale=true",
     "accelerators.watchNodes=true",
+    "accelerators.fragmentationMinutes=10",
     "teamPolicies.enabled=true",
     "kinds={Job,TrainJob}",
     "kinds={Job,Pod}",
+    "kinds={Job,Deployment}",
 )
 LESS: Final = ("certificates.mode=certManager", "console.followJobs=false")
 _PLACES: Final = {NAMESPACE: "the release's namespace", "kueue-system": "Kueue's namespace"}

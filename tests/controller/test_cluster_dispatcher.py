@@ -8,6 +8,7 @@ from tests import builders
 from tests.builders import cluster_queue, held
 from tests.controller import moving
 from tests.controller.stepping import Metered, at
+from tests.controller.waiting_there import snapshot_of, state_of
 from tests.state.objects import condition, workload
 from webhook.api.kubernetes_api import Refused, Unreachable
 from webhook.api.resources import ReadObject
@@ -42,6 +43,7 @@ def waiting(
     )
     source["apiVersion"] = API
     source["metadata"] |= {"uid": f"uid-{name}", "resourceVersion": "7"}
+    source["metadata"]["ownerReferences"][0]["uid"] = f"uid-of-{name}"
     source["status"]["admissionChecks"] = [{"name": "remote", "state": "Pending"}]
     paths = {"f:admission": {"f:clusterQueue": {}}}
     if nominated:
@@ -66,6 +68,7 @@ class Server:
     def __init__(self, *sources):
         self.workloads = {source["metadata"]["name"]: source for source in sources}
         self.written, self.answer = [], None
+        self.events, self.no_events = [], None
 
     def kueue_version(self):
         return "v1beta2"
@@ -82,6 +85,12 @@ class Server:
         assert (path, manager) == (f"{STATUS}/{name}/status", "kueue-admission")
         self.written.append((name, tuple(body["status"]["nominatedClusterNames"])))
         return body
+
+    def post(self, path, body):
+        if self.no_events is not None:
+            raise self.no_events
+        assert path == "/api/v1/namespaces/team/events"
+        self.events.append((body["reason"], body["involvedObject"], body["message"]))
 
 
 def manager(*names, own=True, active=(), **rest):
@@ -107,6 +116,9 @@ class Workers:
 
     def follow(self, snapshot):
         pass
+
+    def counted(self):
+        return {}
 
     def with_clusters(self, update, now, unix):
         news = {
@@ -149,9 +161,9 @@ class World:
         """Step so long after the Workloads got their quota."""
         return self.metered.step(at(seconds, RESERVED_AT + seconds, snapshot=self.snapshot))
 
-    def show(self, name, *nominated, at="1970-01-01T00:16:40Z"):
+    def show(self, name, *nominated, guest=("", "")):
         """Let the watch tell what was written."""
-        source = waiting(name, nominated=nominated, nominated_at=at)
+        source = waiting(name, nominated=nominated, guest=guest)
         self.server.workloads[name] = source
         event = "MODIFIED", read_awaiting(AWAITING.kind, source)
         self.dispatcher.take(WatchUpdate(kind=AWAITING.kind, at=0.0, event=event))
@@ -173,6 +185,23 @@ def test_the_first_of_equal_clusters_is_nominated_and_then_the_next_in_time():
     assert list(first.lines) == ["Workload team/job-train-1: asks near: the best by its policy"]
     assert nothing == [{}, {}, {}]
     assert late.counts == {Nomination.LATE: 1}
+    text = "asks far: where it waits, it was not taken in time"
+    assert list(late.lines) == [f"Workload team/job-train-1: {text}"]
+    involved = {"apiVersion": "batch/v1", "kind": "Job", "namespace": "team"}
+    involved |= {"name": "job-train-1", "uid": "uid-of-job-train-1"}
+    assert world.server.events == [("ClusterAsked", involved, text)]
+
+
+def test_an_event_that_cannot_be_written_is_said_and_holds_up_nothing():
+    world = World(waiting())
+    world.server.no_events = Unreachable("no answer")
+    world.step()
+    world.show("job-train-1", "near")
+
+    late = world.step(MARGIN_SECONDS + AGAIN_SECONDS)
+
+    assert world.server.written[-1] == ("job-train-1", ("near", "far"))
+    assert late.lines[1:] == ["Job team/job-train-1: no Event written: no answer"]
 
 
 def test_a_cluster_that_kueue_does_not_reach_is_asked_last_and_lost_when_it_goes():
@@ -368,3 +397,58 @@ URGENT, PATIENT = {"deadline": "120s"}, {"deadline": "10m"}
 )
 def test_what_a_job_says_now_decides_which_cluster_is_asked_first(updates, first):
     assert asked_first(*updates) == first
+
+
+RECONSIDERED = builders.policy(
+    strategy={"type": "FinishTime", "finishTime": {"runTime": "100s"}},
+    reconsider={"after": "15s", "minimumGain": {"time": "60s", "percent": 20}},
+)
+
+
+@pytest.mark.parametrize(
+    ("policy", "free_in", "gains"),
+    [
+        # It ends 201 s after it waits at *near*; 50 s less are enough for a decision, not a move.
+        (BY_FINISH, 50.0, "done 50s sooner"),
+        (RECONSIDERED, 50.0, ""),
+        (RECONSIDERED, 30.0, "done 1m10s sooner"),
+    ],
+)
+def test_a_cluster_that_has_become_better_is_asked_for_what_a_move_must_gain(
+    policy, free_in, gains
+):
+    workers = Workers(near=freed(100.0), far=freed(500.0))
+    snapshot = manager("near", "far", policies=(policy,))
+    guest = ("light-gpu", "gpu")
+    world = World(waiting("job-1", guest=guest), snapshot=snapshot, workers=workers)
+    world.step()
+    world.show("job-1", "near", guest=guest)
+    workers.snapshots["far"] = freed(free_in)
+
+    soon = world.step(12.0) if policy is RECONSIDERED else None
+    better = world.step(18.0)
+
+    text = f"asks far: better by now than where it waits ({gains})"
+    assert soon is None or soon.lines == []
+    assert list(better.lines) == ([f"Workload team/job-1: {text}"] if gains else [])
+    assert [message for _, _, message in world.server.events] == ([text] if gains else [])
+    assert better.counts == ({Nomination.BETTER: 1} if gains else {})
+
+
+def test_a_workload_is_not_moved_because_it_waits_behind_itself():
+    """Where it waits it starts in 101 s, and another after it in 202 s; at *far* in 151 s."""
+    state = state_of("job-1", cpu="4")
+    near = replace(snapshot_of(state), as_of=0.0)
+    workers = Workers(near=near, far=freed(150.0))
+    snapshot = manager("near", "far", policies=(BY_FINISH,))
+
+    def step_of(state):
+        workers.counted = lambda: {"near": near}
+        workers.contents_of = lambda _, queue: state.contents_of(queue)
+        source = waiting("job-1", guest=("light-gpu", "gpu"), nominated=("near",))
+        world = World(source, snapshot=snapshot, workers=workers)
+        return world.step(20.0).counts
+
+    assert step_of(state) == {}
+    # If it is not there, it would come behind who is.
+    assert step_of(state_of("other", cpu="4")) == {Nomination.BETTER: 1}

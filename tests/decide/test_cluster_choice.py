@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from math import inf
+from types import MappingProxyType
 
 import pytest
 from hypothesis import given
@@ -26,11 +27,14 @@ from webhook.decide.wishes import NONE, Wishes
 from webhook.model.costs.devices import Device
 from webhook.model.costs.prices import Prices
 from webhook.model.forecasts import Basis, JobClass, RunTime
+from webhook.model.policy.fallback_policy import Reconsider
+from webhook.model.policy.strategy import MoveGain, MoveSaving
 from webhook.model.queues import MULTIKUEUE, AdmissionCheck, ResourceFlavor, WorkerCluster
 from webhook.state.counted_arrivals import occupancy_of
 from webhook.state.snapshot import updated
 
 GPU = "nvidia.com/gpu"
+EMPTY = MappingProxyType({})
 BY_FINISH = builders.policy(strategy={"type": "FinishTime", "finishTime": {"runTime": "100s"}})
 BY_COST = builders.policy(strategy={"type": "Cost", "cost": {"runTime": "100s", "timeValue": "1"}})
 BY_COUNTS = builders.policy(threshold=builders.PAPER_THRESHOLD)
@@ -85,13 +89,14 @@ def test_clusters_are_ranked_by_the_policys_measure_and_left_in_their_order_else
     assert ranked(policy, *found) == order
 
 
-def chosen(found, nominated, *, waited=60.0, is_late=False, policy=BY_FINISH):
+def chosen(found, nominated, *, waited=60.0, is_late=False, policy=BY_FINISH, after=0.0):
     return next_cluster(
         rank(found, policy),
         nominated,
-        measure_of(found, policy),
+        measure_of(found, policy, moves=True),
         waited=waited,
         is_late=is_late,
+        after=after,
     )
 
 
@@ -123,7 +128,64 @@ NEAR, FAR = known("near", 0.0, 100.0), known("far", 0.0, 50.0)
 def test_another_cluster_is_asked_when_the_nominated_ones_disappoint(
     found, nominated, given, wanted
 ):
-    assert chosen(found, nominated, **given) == wanted
+    choice = chosen(found, nominated, **given)
+
+    assert (choice and choice[:2]) == wanted
+
+
+def reconsidered(policy, **rules):
+    spec = policy.spec.model_copy(update={"reconsider": Reconsider(**rules)})
+    return policy.model_copy(update={"spec": spec})
+
+
+@pytest.mark.parametrize(
+    ("policy", "far", "gain"),
+    [
+        # 30 s and 10 % are enough for a decision, and for a move 60 s and 20 % by default.
+        (BY_FINISH, known("far", 0.0, 350.0), "done 50s sooner"),
+        (reconsidered(BY_FINISH), known("far", 0.0, 350.0), None),
+        (reconsidered(BY_FINISH), known("far", 0.0, 330.0), None),
+        (reconsidered(BY_FINISH), known("far", 0.0, 320.0), "done 1m20s sooner"),
+        (
+            reconsidered(BY_FINISH, minimum_gain=MoveGain(time="5m", percent=20)),
+            known("far", 0.0, 110.0),
+            None,
+        ),
+        (BY_COST, known("far", 0.0, 400.0, 3.4), "costs 0.6 less"),
+        (reconsidered(BY_COST), known("far", 0.0, 400.0, 3.4), None),
+        (reconsidered(BY_COST), known("far", 0.0, 400.0, 3.0), "costs 1 less"),
+        (
+            reconsidered(BY_COST, minimum_saving=MoveSaving(amount="2", percent=20)),
+            known("far", 0.0, 400.0, 3.0),
+            None,
+        ),
+        (BY_COUNTS, known("far", 0.0, 400.0), "starts 5m sooner"),
+    ],
+)
+def test_a_better_cluster_must_gain_what_a_move_must(policy, far, gain):
+    near = known("near", 300.0, 400.0, 4.0)
+
+    choice = chosen([near, far], ("near",), policy=policy)
+
+    assert choice == (("far", Nomination.BETTER, gain) if gain else None)
+
+
+def test_a_better_cluster_is_asked_only_after_the_time_that_a_policy_gives_a_queue():
+    near = known("near", 300.0, 400.0)
+
+    assert chosen([near, FAR], ("near",), waited=29.0, after=30.0) is None
+    assert chosen([near, FAR], ("near",), waited=30.0, after=30.0) is not None
+    assert chosen([near, FAR], ("near",), waited=29.0, after=30.0, is_late=True) is not None
+
+
+def test_a_workload_is_not_expected_behind_itself_where_it_waits():
+    where = seen(manager("near"), near=worker(free_in=40.0))
+
+    newcomer = expected(where)[0]
+    waiting = expected(where, waits={"near": 5.0})[0]
+
+    assert (newcomer.starts_in, newcomer.ends_in) == (41.0, 141.0)
+    assert (waiting.starts_in, waiting.ends_in) == (5.0, 105.0)
 
 
 def test_the_first_of_the_nominated_clusters_to_start_it_is_waited_for():
@@ -211,7 +273,7 @@ def seen(here, **workers):
     return replace(occupancy_of(here), clusters=counted)
 
 
-def expected(where, policy=BY_FINISH, wishes=NONE):
+def expected(where, policy=BY_FINISH, wishes=NONE, waits=EMPTY):
     here = where.snapshot
     arrival = builders.arrival("a", {GPU: "1"}, policy=policy.name, option="gpu")
     pods = builders.template(builders.container(limits={GPU: "1"}))
@@ -226,6 +288,7 @@ def expected(where, policy=BY_FINISH, wishes=NONE):
         cluster_queue=here.setup.cluster_queues["gpu-cq"],
         flavors="remote",
         wishes=wishes,
+        waits=waits,
     )
     return prospects(workload, where, now=0.0, unix=0.0)
 

@@ -39,7 +39,7 @@ def test_an_annotation_near_nothing_is_named_with_all_there_are():
         "metadata.annotations[kueue-fallback.dev/zzz]: not known, a Job may say"
         " policy, allow, max-slowdown, deadline, max-wait, run-time, value-of-time, lateness,"
         " budget, max-carbon, checkpoint, data, hold, gpu-memory, gpu-bandwidth, gpu-compute,"
-        " move-to"
+        " request-rate, target-latency, max-replicas, move-to"
     )
 
 

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from webhook.decide.wishes import NONE, Wishes, read_wishes
@@ -70,6 +72,13 @@ def test_how_fast_a_device_a_job_needs_is_read_in_the_units_of_a_profile():
         ("gpu_compute", "bfloat16=300"),
         ("gpu_compute", "bf16=300,bf16=200"),
         ("gpu_compute", ",".join(["int8=1"] * 5000)),
+        ("request_rate", "0"),
+        ("request_rate", "120/s"),
+        ("target_latency", "200"),
+        ("target_latency", "0ms"),
+        ("target_latency", "200 msec"),
+        ("max_replicas", "0"),
+        ("max_replicas", "many"),
     ],
 )
 def test_a_need_that_cannot_be_read_names_its_annotation_and_what_was_expected(key, written):
@@ -78,6 +87,24 @@ def test_a_need_that_cannot_be_read_names_its_annotation_and_what_was_expected(k
 
     assert error.value.path == f"metadata.annotations[kueue-fallback.dev/{key.replace('_', '-')}]"
     assert "expected" in error.value.message
+
+
+def test_a_service_says_its_rate_its_latency_and_the_most_replicas_it_may_have():
+    found = read(request_rate="0.5", target_latency="200ms", max_replicas="8")
+
+    assert found == Wishes(request_rate=0.5, target_latency=0.2, max_replicas=8)
+
+
+@pytest.mark.parametrize(
+    ("said", "lacking"),
+    [
+        ({"request_rate": "120"}, "target-latency]: must be given beside request-rate"),
+        ({"target_latency": "200ms"}, "request-rate]: must be given beside target-latency"),
+    ],
+)
+def test_a_rate_and_a_latency_say_nothing_without_each_other(said, lacking):
+    with pytest.raises(FieldError, match=re.escape(lacking)):
+        read(**said)
 
 
 @pytest.mark.parametrize(

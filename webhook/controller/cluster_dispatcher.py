@@ -8,22 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from math import inf
+from math import inf, isfinite
 from typing import Final, NamedTuple
 
 from webhook.api.kubernetes_api import ClusterError, KubernetesApi
 from webhook.api.resources import Key
 from webhook.api.watch import WatchUpdate
 from webhook.controller.controller_metrics import ControllerMetrics
-from webhook.controller.followed_watches import WatchedJob
+from webhook.controller.followed_watches import Happening, WatchedJob
+from webhook.controller.job_events import EVENTS_A_MINUTE, RateLimit, event_on_job, post_event
+from webhook.controller.starts_in_workers import StartsInWorkers
 from webhook.controller.world import World
 from webhook.decide import cluster_choice, remote_options
-from webhook.decide.cluster_choice import MARGIN_SECONDS, MEANINGS, Nomination, UnplacedWorkload
+from webhook.decide.cluster_choice import (
+    MARGIN_SECONDS,
+    MEANINGS,
+    Nomination,
+    UnplacedWorkload,
+)
 from webhook.decide.wishes import NONE, Wishes, remaining
 from webhook.flow.ledger import ClusterViews
 from webhook.model.faults import Attention, attempted
 from webhook.model.fields import FieldError
+from webhook.model.policy.fallback_policy import FallbackPolicy, seconds
 from webhook.model.queues import Arrival, ClusterQueue, LocalQueue
+from webhook.model.reasons import EventReason
 from webhook.state import counted_arrivals, live_workload
 from webhook.state.cluster_watches import ClusterWatches
 from webhook.state.live_workload import clusters_of
@@ -42,6 +51,26 @@ MOST_AT_ONCE: Final = 100
 """Workloads that are looked at in one step; the others follow in the next."""
 OVERDUE_SECONDS: Final = 30.0
 """With quota for so long, a Workload without a nominated cluster counts as forgotten."""
+
+
+_FURTHER: Final = (Nomination.BETTER, Nomination.LATE, Nomination.LOST)
+"""Why a cluster is asked beside others: its Job is told."""
+
+
+class _Chosen(NamedTuple):
+    """What is nominated beside what is."""
+
+    clusters: tuple[str, ...]
+    why: Nomination
+    gain: str = ""
+    """As in ``NextCluster``."""
+    patient_until: float | None = None
+    """As in ``AwaitingCluster``."""
+
+    @property
+    def sentence(self) -> str:
+        gain = f" ({self.gain})" if self.gain else ""
+        return f"asks {', '.join(self.clusters)}: {MEANINGS[self.why]}{gain}"
 
 
 class _JobWishes(NamedTuple):
@@ -73,6 +102,8 @@ class ClusterDispatcher:
         self._transport, self._workers = transport, workers
         self._max_state_age, self._is_leader = max_state_age, is_leader
         self._metrics = metrics
+        self._starts = StartsInWorkers(workers) if workers is not None else None
+        self._pace = RateLimit(EVENTS_A_MINUTE)
         self._views = ClusterViews(placement_ttl)
         self._arrivals = PendingArrivals()
         self._waiting: dict[Key, AwaitingCluster] = {}
@@ -181,10 +212,10 @@ class ClusterDispatcher:
         arrival = self._arrivals.of(found.workload)
         if arrival is not None:
             arrival = replace(arrival, job_class=found.workload.job_class)
-        added, why = self._choose(key, names, arrival, world, clusters)
-        if not added:
+        chosen = self._choose(key, names, arrival, world, clusters)
+        if not chosen.clusters:
             return
-        nominated = live_workload.with_added(found, added, names)
+        nominated = live_workload.with_added(found, chosen.clusters, names)
         problem = self._write(found, nominated)
         if problem is not None:
             self._due[key] = world.now + (RETRY_SECONDS if problem else STEP_SECONDS)
@@ -193,12 +224,26 @@ class ClusterDispatcher:
                 yield Attention(f"Workload {'/'.join(key)}: no cluster nominated: {problem}")
             return
         self._waiting[key] = found._replace(
-            nominated=nominated, nominated_at=int(world.unix), patient_until=None
+            nominated=nominated, nominated_at=int(world.unix), patient_until=chosen.patient_until
         )
-        if arrival is not None and len(added) == 1:
-            self._views.enter(replace(arrival, cluster=added[0]), here, world.now)
-        self._metrics.count_nomination(why)
-        yield f"Workload {'/'.join(key)}: asks {', '.join(added)}: {MEANINGS[why]}"
+        if arrival is not None and len(chosen.clusters) == 1:
+            self._views.enter(replace(arrival, cluster=chosen.clusters[0]), here, world.now)
+        self._metrics.count_nomination(chosen.why)
+        yield f"Workload {'/'.join(key)}: {chosen.sentence}"
+        if chosen.why in _FURTHER:
+            yield from self._tell(found, chosen.sentence, world)
+
+    def _tell(self, found: AwaitingCluster, text: str, world: World) -> Iterator[str]:
+        """Write an Event on the Job; yield the line to log if that fails."""
+        workload = found.workload
+        if not workload.job or not self._pace.lets_pass(world.now):
+            return
+        where = workload.namespace, workload.job
+        asked = Happening(EventReason.CLUSTER_ASKED, text, world.unix, where, found.owner_uid)
+        try:
+            post_event(self._transport, event_on_job(asked, unix=world.unix))
+        except ClusterError as error:
+            yield f"Job {'/'.join(where)}: no Event written: {error}"
 
     def _choose(
         self,
@@ -207,7 +252,7 @@ class ClusterDispatcher:
         arrival: Arrival | None,
         world: World,
         clusters: Occupancy,
-    ) -> tuple[tuple[str, ...], Nomination]:
+    ) -> _Chosen:
         """Return the clusters to add to those that are nominated, if any, and why."""
         found, snapshot = self._waiting[key], world.snapshot
         queues = _queues_of(found, snapshot)
@@ -220,6 +265,7 @@ class ClusterDispatcher:
                 cluster_queue=queues[1],
                 flavors=found.workload.flavors,
                 wishes=self._wishes_of(found.workload, world.unix),
+                waits=dict(self._waits(key, world)),
             )
             result, _ = attempted(
                 lambda: cluster_choice.prospects(unplaced, clusters, now=world.now, unix=world.unix)
@@ -227,16 +273,34 @@ class ClusterDispatcher:
         if result is None or arrival is None:
             # Nothing may wait because of us, so all are asked, as Kueue itself does.
             others = tuple(name for name in names if name not in found.nominated)
-            return others, Nomination.ALL
+            return _Chosen(others, Nomination.ALL)
         policy, _ = cluster_choice.decided_by(arrival, clusters)
         choice = cluster_choice.next_cluster(
             cluster_choice.rank(result, policy),
             found.nominated,
-            cluster_choice.measure_of(result, policy),
+            cluster_choice.measure_of(result, policy, moves=True),
             waited=world.unix - max(found.nominated_at, found.workload.reserved_at),
             is_late=world.unix > self._patient_until(key, result, world.unix),
+            after=_after(policy),
         )
-        return ((choice[0],), choice[1]) if choice is not None else ((), Nomination.FIRST)
+        if choice is None:
+            return _Chosen((), Nomination.FIRST)
+        expected = cluster_choice.expected_in(result, (*found.nominated, choice.cluster))
+        until = world.unix + expected + MARGIN_SECONDS
+        return _Chosen((choice.cluster,), choice.why, choice.gain, until)
+
+    def _waits(self, key: Key, world: World) -> Iterator[tuple[str, float]]:
+        """Yield the clusters that are nominated, with in how many seconds it starts there."""
+        found = self._waiting[key]
+        if self._starts is None:
+            return
+        for name in found.nominated:
+            start = self._starts.of(name, key, world)
+            if start is None and found.patient_until is not None:
+                # Kueue has not written it there yet: what was expected holds.
+                start = max(0.0, found.patient_until - MARGIN_SECONDS - world.unix)
+            if start is not None and isfinite(start):
+                yield name, start
 
     def _patient_until(
         self, key: Key, prospects: Sequence[cluster_choice.ClusterProspect], unix: float
@@ -269,6 +333,12 @@ class ClusterDispatcher:
         except FieldError as error:
             return str(error)
         return None
+
+
+def _after(policy: FallbackPolicy | None) -> float:
+    """Return for how many seconds a Workload stays before a better cluster is asked."""
+    moving = policy.spec.reconsider if policy is not None else None
+    return 0.0 if moving is None else seconds(moving.after)
 
 
 def _queues_of(

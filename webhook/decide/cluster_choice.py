@@ -2,17 +2,18 @@
 
 The measure is that of the policy by which its Job was decided: when it ends, what it costs, else
 when it starts; with what the Job's annotations ask for, as in a decision. A cluster later in the
-MultiKueueConfig comes before an earlier one only where it gains the policy's minimum. Who nominates
-clusters, and how, is not known here.
+MultiKueueConfig comes before an earlier one only where it gains the policy's minimum, and one is
+asked beside those that are nominated where it gains what a move must gain. Who nominates clusters,
+and how, is not known here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 from math import inf, isfinite
-from typing import Final
+from typing import Final, NamedTuple
 
 from webhook.cost import terms
 from webhook.cost.cluster_prices import in_worker
@@ -26,8 +27,10 @@ from webhook.model.costs.prices import NO_PRICES, Place
 from webhook.model.decision import Assessment
 from webhook.model.forecasts import Basis, RunTime, Start
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option, StrategyType, seconds
-from webhook.model.policy.strategy import FinishTime, LeastCost
+from webhook.model.policy.strategy import FinishTime, LeastCost, MoveSaving, Saving
+from webhook.model.policy.strategy import Gain as LeastGain
 from webhook.model.queues import Arrival, ClusterQueue, LocalQueue
+from webhook.model.words import figure, span
 from webhook.state.occupancy import Occupancy
 
 MARGIN_SECONDS: Final = 30.0
@@ -80,6 +83,9 @@ class UnplacedWorkload:
     """Of its quota."""
     wishes: Wishes = NONE
     """What the annotations of its Job ask for; of its deadline what is left."""
+    waits: Mapping[str, float] = field(default_factory=dict)
+    """Cluster to in how many seconds it starts there, of those where it waits already: it does not
+    come behind itself."""
 
 
 def prospects(
@@ -104,9 +110,13 @@ def prospects(
     remote_options.assess(occupancy, assessment, queues, priority=arrival.priority)
     if option is not None:
         _refuse_small_devices(workload, option, assessment.clusters, occupancy)
-    starts = remote_options.forecast_starts(
+    newcomers = remote_options.forecast_starts(
         occupancy, assessment, now=now, priority=arrival.priority
     )
+    starts = {
+        name: _started_in(workload.waits[name], there) if name in workload.waits else there
+        for name, there in newcomers.items()
+    }
     found = tuple(
         _prospect(cluster, occupancy, starts.get(cluster.cluster))
         for cluster in assessment.clusters
@@ -115,6 +125,10 @@ def prospects(
         return found
     seeking = _Seeking.of(workload, policy, option, occupancy, unix)
     return _judged(found, seeking, starts) if seeking is not None else found
+
+
+def _started_in(in_seconds: float, found: FoundStart) -> FoundStart:
+    return replace(found, start=Start(seconds=in_seconds, low=in_seconds, high=in_seconds))
 
 
 def decided_by(
@@ -345,6 +359,17 @@ class Measure:
         gained = before - self._amount(candidate)
         return gained > 0 and gained >= max(self.least, before * self.percent / 100)
 
+    def gain_in_words(self, candidate: ClusterProspect, best: ClusterProspect) -> str:
+        """Return what *candidate* is expected to gain; empty: that is not known."""
+        gained = self._amount(best) - self._amount(candidate)
+        if not isfinite(gained) or gained <= 0:
+            return ""
+        return {
+            StrategyType.COST: f"costs {figure(gained)} less",
+            StrategyType.FINISH_TIME: f"done {span(gained)} sooner",
+            StrategyType.THRESHOLD: f"starts {span(gained)} sooner",
+        }[self.type]
+
     def _amount(self, prospect: ClusterProspect) -> float:
         amount = {
             StrategyType.COST: prospect.cost,
@@ -354,8 +379,13 @@ class Measure:
         return inf if amount is None else amount
 
 
-def measure_of(found: Sequence[ClusterProspect], policy: FallbackPolicy | None) -> Measure:
-    """Return the policy's measure if it is known of all that would start, else the next simpler."""
+def measure_of(
+    found: Sequence[ClusterProspect], policy: FallbackPolicy | None, *, moves: bool = False
+) -> Measure:
+    """Return the policy's measure if it is known of all that would start, else the next simpler.
+
+    *moves*: with what a pending Job must gain to be moved, if the policy reconsiders.
+    """
     known = [
         prospect
         for prospect in found
@@ -364,14 +394,18 @@ def measure_of(found: Sequence[ClusterProspect], policy: FallbackPolicy | None) 
     starts = Measure(type=StrategyType.THRESHOLD)
     if policy is None or not policy.spec.strategy.forecasts:
         return starts
-    strategy = policy.spec.strategy
+    strategy, moving = policy.spec.strategy, policy.spec.reconsider if moves else None
     if strategy.least_cost is not None and all(prospect.cost is not None for prospect in known):
-        saving = strategy.least_cost.minimum_saving
+        saving: Saving = strategy.least_cost.minimum_saving
+        if moving is not None:
+            saving = moving.minimum_saving or MoveSaving()
         return Measure(
             type=StrategyType.COST, least=float(saving.amount), percent=float(saving.percent)
         )
     if all(prospect.ends_in is not None for prospect in known):
-        gain = (strategy.finish_time or FinishTime()).minimum_gain
+        gain: LeastGain = (strategy.finish_time or FinishTime()).minimum_gain
+        if moving is not None:
+            gain = moving.minimum_gain
         return Measure(
             type=StrategyType.FINISH_TIME, least=seconds(gain.time), percent=float(gain.percent)
         )
@@ -401,6 +435,15 @@ MEANINGS: Final[Mapping[Nomination, str]] = {
 }
 
 
+class NextCluster(NamedTuple):
+    """A cluster to nominate beside those that are."""
+
+    cluster: str
+    why: Nomination
+    gain: str = ""
+    """What it is expected to gain, in words; empty: it is not asked for that."""
+
+
 def next_cluster(
     ranked: Sequence[ClusterProspect],
     nominated: Sequence[str],
@@ -408,28 +451,36 @@ def next_cluster(
     *,
     waited: float,
     is_late: bool,
-) -> tuple[str, Nomination] | None:
-    """Return the cluster to add to those nominated, and why; None: not now.
+    after: float = 0.0,
+) -> NextCluster | None:
+    """Return the cluster to add to those nominated; None: not now.
 
     *waited*: seconds since the last one was; *is_late*: that one should have taken the Workload.
+    *measure* says what a better one must gain, and *after* how many seconds those nominated have.
     """
     others = [prospect for prospect in ranked if prospect.cluster not in nominated]
     if not others:
         return None
     best, asked = others[0], [prospect for prospect in ranked if prospect.cluster in nominated]
     if not asked:
-        return best.cluster, Nomination.FIRST
+        return NextCluster(best.cluster, Nomination.FIRST)
     if waited < AGAIN_SECONDS:
         return None
     if asked[0].standing <= Standing.SILENT:
-        return best.cluster, Nomination.LOST
+        return NextCluster(best.cluster, Nomination.LOST)
     if is_late:
-        return best.cluster, Nomination.LATE
-    if best.standing is Standing.KNOWN and (
-        asked[0].standing is not Standing.KNOWN or measure.gains(best, asked[0])
-    ):
-        return best.cluster, Nomination.BETTER
-    return None
+        return NextCluster(best.cluster, Nomination.LATE)
+    return _better(best, asked[0], measure) if waited >= after else None
+
+
+def _better(best: ClusterProspect, asked: ClusterProspect, measure: Measure) -> NextCluster | None:
+    if best.standing is not Standing.KNOWN:
+        return None
+    if asked.standing is not Standing.KNOWN:
+        return NextCluster(best.cluster, Nomination.BETTER)
+    if not measure.gains(best, asked):
+        return None
+    return NextCluster(best.cluster, Nomination.BETTER, measure.gain_in_words(best, asked))
 
 
 def expected_in(found: Sequence[ClusterProspect], nominated: Sequence[str]) -> float:

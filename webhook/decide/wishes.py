@@ -8,7 +8,9 @@ unit: ``value-of-time`` for an hour until it is done, ``lateness`` for one after
 ``budget`` for the whole Job. ``max-carbon``: kilograms of CO2. ``checkpoint``: it can go on from
 one at most so old. ``data``: what it reads, as ``imagenet=120Gi``. What it needs of one device,
 in the units of an AcceleratorProfile: ``gpu-memory``, as ``8Gi``; ``gpu-bandwidth`` of its memory,
-in GB/s; ``gpu-compute``, in dense TFLOPS by data type, or TOPS for integers, as ``bf16=300``.
+in GB/s; ``gpu-compute``, in dense TFLOPS by data type, or TOPS for integers, as ``bf16=300``. A
+service says all or nothing of ``request-rate``, requests a second, and ``target-latency``, below
+which 95 of 100 are answered; and if it likes ``max-replicas``.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from webhook.model.job import MOVE_TO, OURS, PROBE, Job
 from webhook.model.marks import MARKS
 from webhook.model.policy import fallback_policy
 from webhook.model.policy.fallback_policy import FallbackPolicy
-from webhook.model.policy.patterns import DECIMAL, DURATION, SUBDOMAIN
+from webhook.model.policy.patterns import COUNT, DECIMAL, DURATION, SUBDOMAIN
 from webhook.model.policy.spec import LabelSelector
 
 ALLOW = OURS + "allow"
@@ -49,9 +51,13 @@ HOLD = OURS + "hold"
 GPU_MEMORY = OURS + "gpu-memory"
 GPU_BANDWIDTH = OURS + "gpu-bandwidth"
 GPU_COMPUTE = OURS + "gpu-compute"
+REQUEST_RATE = OURS + "request-rate"
+TARGET_LATENCY = OURS + "target-latency"
+MAX_REPLICAS = OURS + "max-replicas"
 NEVER_HOLD = "none"
 _DURATION = re.compile(DURATION)
 _DECIMAL = re.compile(DECIMAL.removesuffix("$") + r"\Z")
+_COUNT = re.compile(COUNT.removesuffix("$") + r"\Z")
 _DATA_NAME = re.compile(SUBDOMAIN.removesuffix("$") + r"\Z")
 _LONGEST_DATA_NAME = 253
 _MOST_DATA = 16
@@ -91,6 +97,12 @@ class Wishes:
     """GB/s that it needs of the memory of one device."""
     gpu_compute: tuple[tuple[str, float], ...] = ()
     """Data types, each with the dense TFLOPS, or TOPS, that it needs of one device."""
+    request_rate: float | None = None
+    """Requests a second that a service expects; None: it says nothing of its load."""
+    target_latency: float | None = None
+    """Seconds, as the 95th percentile; given beside a rate, and only there."""
+    max_replicas: int | None = None
+    """The most replicas that it may have."""
     allowed: frozenset[str] | None = None
     """The names of its policy's options that it allows."""
 
@@ -141,6 +153,9 @@ def read_wishes(annotations: Mapping[str, str], unix: float) -> Wishes:
         gpu_memory=_bytes(annotations.get(GPU_MEMORY), GPU_MEMORY),
         gpu_bandwidth=_bandwidth(annotations.get(GPU_BANDWIDTH)),
         gpu_compute=_compute(annotations.get(GPU_COMPUTE)),
+        request_rate=_rate(annotations),
+        target_latency=_latency(annotations),
+        max_replicas=_most_replicas(annotations.get(MAX_REPLICAS)),
     )
 
 
@@ -288,6 +303,43 @@ def _compute(text: str | None) -> tuple[tuple[str, float], ...]:
     return tuple(speeds.items())
 
 
+def _rate(annotations: Mapping[str, str]) -> float | None:
+    text = annotations.get(REQUEST_RATE)
+    if text is None:
+        return None
+    rate = float(text) if _DECIMAL.match(text) else 0.0
+    if rate <= 0.0:
+        raise _unreadable(REQUEST_RATE, 'requests a second above 0 such as "120"', text)
+    _beside(annotations, TARGET_LATENCY, REQUEST_RATE)
+    return rate
+
+
+def _latency(annotations: Mapping[str, str]) -> float | None:
+    text = annotations.get(TARGET_LATENCY)
+    if text is None:
+        return None
+    latency = fallback_policy.seconds(text) if _is_duration(text) else 0.0
+    if latency <= 0.0:
+        raise _unreadable(TARGET_LATENCY, "a time with its unit such as 200ms or 1.5s", text)
+    _beside(annotations, REQUEST_RATE, TARGET_LATENCY)
+    return latency
+
+
+def _most_replicas(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not _COUNT.match(text):
+        raise _unreadable(MAX_REPLICAS, 'a whole number of at least 1 such as "8"', text)
+    return int(text)
+
+
+def _beside(annotations: Mapping[str, str], needed: str, given: str) -> None:
+    """Demand one annotation beside another, which says nothing alone."""
+    if needed not in annotations:
+        message = f"must be given beside {given.removeprefix(OURS)}"
+        raise FieldError(f"metadata.annotations[{needed}]", message)
+
+
 def _gibibytes(text: str) -> float | None:
     """Return a size in GiB; None: it is none."""
     if not quantity.is_quantity(text):
@@ -317,6 +369,9 @@ WISHES: Final = (
     GPU_MEMORY,
     GPU_BANDWIDTH,
     GPU_COMPUTE,
+    REQUEST_RATE,
+    TARGET_LATENCY,
+    MAX_REPLICAS,
     MOVE_TO,
 )
 """The annotations by which a Job may ask for something."""

@@ -199,6 +199,11 @@ class EventReason(Explained):
         "on a Job: it waited, and was sent to another option; the message says why",
         "Nothing, or `kubectl fallback undo`.",
     )
+    CLUSTER_ASKED = (
+        "ClusterAsked",
+        "on a Job: it waits for a worker cluster, and another is asked, too; the message says why",
+        "Nothing: the first with quota runs it.",
+    )
     UNDONE = (
         "Undone",
         "on a Job: it is as it was submitted again, and pinned there",
@@ -213,6 +218,16 @@ class EventReason(Explained):
         "Advised",
         "on a Job: it runs, and the rest of it would cost much less elsewhere, from a checkpoint",
         "Nothing, or `kubectl fallback advise`.",
+    )
+    NOT_AUTOSCALED = (
+        "NotAutoscaled",
+        "on a service: no HorizontalPodAutoscaler is made for it or followed; the message says why",
+        "What the message says, or take `autoscale` out of the policy.",
+    )
+    AT_QUOTA = (
+        "AtQuota",
+        "on a service: its HorizontalPodAutoscaler asks for more replicas than quota can hold",
+        "More quota for the ClusterQueue, or a second service in another queue.",
     )
     KEEPS_FAILING = (
         "KeepsFailing",
@@ -233,6 +248,16 @@ class Obstacle(Explained):
         "creationOnly",
         "a Job of its kind is decided at its creation only",
         "Nothing in place: submit it with policy=none.",
+    )
+    PAUSED = (
+        "paused",
+        "its rollout is paused",
+        "Resume it by `kubectl rollout resume`.",
+    )
+    RECREATES = (
+        "recreates",
+        "its strategy is Recreate, so that old pods end before new ones are ready",
+        "Give it the strategy RollingUpdate.",
     )
     STOPPING = (
         "stopping",
@@ -389,6 +414,16 @@ class Obstacle(Explained):
         "it has not waited as long as its policy says",
         "Nothing: `reconsider.after` has not passed yet.",
     )
+    ROLLING = (
+        "rolling",
+        "its pods are being replaced",
+        "Nothing: it is looked at again when all are new and ready.",
+    )
+    COST_UNKNOWN = (
+        "costUnknown",
+        "what an hour of it costs where it is, is not known",
+        "`kubectl fallback explain` says why; give prices, or `serving`.",
+    )
     MAX_MOVES = (
         "maxMoves",
         "it was moved as often as its policy allows",
@@ -481,7 +516,7 @@ class Obstacle(Explained):
     )
 
 
-OUTCOMES = ("moved", "conflict", "refused", "lost", "repaired", "failed")
+OUTCOMES = ("moved", "conflict", "refused", "lost", "repaired", "putBack", "failed")
 """What becomes of a move that the controller writes."""
 
 
@@ -537,6 +572,26 @@ class Reason(Explained):
         "replicasNotAllowed",
         "the Job has no pod set whose replicas the option sets, or may not have so many of it",
         "Name a pod set of the Job, and a number within its own bounds.",
+    )
+    SERVING_UNKNOWN = (
+        "servingUnknown",
+        "it is not known what one replica of the service does on the option's device",
+        "Give the option `serving`, or the devices an AcceleratorProfile.",
+    )
+    LATENCY_NOT_MET = (
+        "latencyNotMet",
+        "the service's replicas would not hold its `target-latency` on the option's device",
+        "Nothing, for a device so slow; else more replicas, or `adaptation.replicas` with Auto.",
+    )
+    TOO_MANY_REPLICAS = (
+        "tooManyReplicas",
+        "holding the `target-latency` takes more replicas than the service may have",
+        "Nothing, if its owner means it; else raise `max-replicas`, or its autoscaler's bound.",
+    )
+    REPLICAS_WOULD_WAIT = (
+        "replicasWouldWait",
+        "the ClusterQueue has no quota free for all replicas that hold the `target-latency`",
+        "Nothing; it is decided by the quota of the moment.",
     )
     EXCEEDS_MAXIMUM = (
         "exceedsMaximum",

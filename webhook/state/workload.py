@@ -453,6 +453,8 @@ class AwaitingCluster(NamedTuple):
     nominated: tuple[str, ...]
     nominated_at: int
     """When this was written, in seconds since 1970; 0: it is not known."""
+    owner_uid: str = ""
+    """Of its Job; empty: it is not known."""
     patient_until: float | None = None
     """Until when the nominated clusters should have taken it, in seconds since 1970; None: that is
     still to be worked out."""
@@ -505,6 +507,7 @@ def awaiting(source: Mapping[str, Any], keys: SigningKeys | None = None) -> Awai
         check=pending[0],
         nominated=tuple(dict.fromkeys(nominated)),
         nominated_at=_nominated_at(source) if nominated else 0,
+        owner_uid=read_owner(metadata).uid,
     )
 
 

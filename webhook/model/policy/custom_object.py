@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -174,12 +174,26 @@ DeviceCount: TypeAlias = Annotated[
 DeviceCounts: TypeAlias = Annotated[
     dict[str, DeviceCount], Field(max_length=8), BeforeValidator(stored)
 ]
+AUTO: Final = "Auto"
+"""In place of a number of replicas: as many as hold a service's latency."""
+ReplicaCount: TypeAlias = Annotated[
+    str,
+    Field(
+        max_length=6,
+        pattern=patterns.COUNT_OR_AUTO,
+        json_schema_extra={"x-kubernetes-int-or-string": True, "minimum": 1, "maximum": 100_000},
+    ),
+    BeforeValidator(_text),
+]
+"""A whole number, of which one in YAML is read as its text, or ``AUTO``."""
 ReplicaCounts: TypeAlias = Annotated[
-    dict[str, Annotated[int, Field(strict=True, ge=1, le=100_000)]],
-    Field(max_length=18),
-    BeforeValidator(stored),
+    dict[str, ReplicaCount], Field(max_length=18), BeforeValidator(stored)
 ]
 """Pod set to its number of replicas."""
+MetricName: TypeAlias = Annotated[str, Field(min_length=1, max_length=256, pattern=patterns.METRIC)]
+ExternalMetricName: TypeAlias = Annotated[
+    str, Field(min_length=1, max_length=253, pattern=patterns.EXTERNAL_METRIC)
+]
 Labels: TypeAlias = Annotated[dict[str, LabelValue], Field(max_length=32), BeforeValidator(stored)]
 Texts: TypeAlias = Annotated[dict[str, FreeText], Field(max_length=64), BeforeValidator(stored)]
 Strings: TypeAlias = Annotated[dict[str, str], BeforeValidator(stored)]

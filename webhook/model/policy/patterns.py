@@ -27,6 +27,9 @@ QUANTITY: Final = (
     r"^[+]?([0-9]+([.][0-9]*)?|[.][0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][-+]?[0-9]{1,2})?$"
 )
 COUNT: Final = r"^[1-9][0-9]{0,8}$"
+COUNT_OR_AUTO: Final = r"^(Auto|[1-9][0-9]{0,4}|100000)$"
+METRIC: Final = r"^[a-zA-Z_:][a-zA-Z0-9_:]*$"
+EXTERNAL_METRIC: Final = r"^[a-zA-Z_:][-a-zA-Z0-9_:.]*$"
 DECIMAL: Final = r"^[0-9]{1,9}([.][0-9]{1,6})?$"
 HOURS: Final = r"^([01][0-9]|2[0-3]):[0-5][0-9]-(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$"
 DATE: Final = r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])$"
@@ -51,6 +54,9 @@ FORMS: Final[Mapping[str, str]] = {
     ENV_NAME: "the name of an environment variable",
     RUNTIME_CLASS: "Keep, Remove or the name of a RuntimeClass",
     COUNT: "a whole number of at least 1",
+    COUNT_OR_AUTO: "a whole number from 1 to 100000, or Auto",
+    METRIC: "the name of a metric in Prometheus",
+    EXTERNAL_METRIC: "the name of an external metric",
     DECIMAL: "a number that is not negative, such as 3900 or 95.7, with at most 6 decimals",
     HOURS: "hours such as 09:00-17:30; 22:00-06:00 goes past midnight",
     DATE: "a date such as 2026-06-01",

@@ -231,6 +231,8 @@ def _exceeds(request: str | None, limit: str | None) -> bool:
     return quantity.exact(request) > quantity.exact(limit)
 
 
+SERVICES: Final = ("Deployment", "LeaderWorkerSet", "StatefulSet")
+"""Kinds that may say how many requests they serve, by which what they cost can be compared."""
 SCALED_KINDS: Final = (
     "JAXJob",
     "JobSet",
@@ -241,6 +243,7 @@ SCALED_KINDS: Final = (
     "RayJob",
     "TFJob",
     "XGBoostJob",
+    *SERVICES,
 )
 """Kinds whose Jobs have pod sets whose number of replicas an option may change."""
 _POLICY = (
@@ -451,6 +454,16 @@ def _at_least_one(name: str, why: str) -> Rule:
     return Rule(fact, f"below 1: {why}", f".{name}")
 
 
+def _above_zero(name: str, why: str) -> Rule:
+    """Demand that a number be above 0."""
+    here = f"self.{name}"
+    fact = Fact(
+        f"type({here}) == int ? {here} > 0 : {here}.matches('[1-9]')",
+        lambda it: quantity.exact(_value(it, name)) > 0,
+    )
+    return Rule(fact, f"not above 0: {why}", f".{name}")
+
+
 _ANY_STRATEGY = (
     _only_with(given("finishTime"), "type", "FinishTime", field=".finishTime"),
     _only_with(given("threshold"), "type", "Threshold", field=".threshold"),
@@ -467,26 +480,41 @@ _TEAM_STRATEGY = (
     ),
 )
 
-ENDLESS: Final = ("Deployment", "LeaderWorkerSet", "RayCluster", "StatefulSet")
+ENDLESS: Final = ("RayCluster", *SERVICES)
 """Kinds that never end by themselves, so that no finish of theirs can be expected."""
-_ENDLESS_CEL = "[" + ", ".join(map(quoted, ENDLESS)) + "]"
 
 
 _BY_COUNTS: Final = one_of("strategy.type", "Threshold")
+_BY_COST: Final = one_of("strategy.type", "Cost")
+
+
+def _listed_cel(kinds: Iterable[str]) -> str:
+    return "[" + ", ".join(map(quoted, kinds)) + "]"
+
+
+def _has_none_of(kinds: tuple[str, ...]) -> Fact:
+    """Return that a policy is for none of these kinds."""
+    return Fact(
+        f"self.match.kinds.all(k, !(k in {_listed_cel(kinds)}))",
+        lambda spec: not set(kinds) & set(spec.match.kinds),
+    )
 
 
 def _spec(name: str) -> tuple[Rule, ...]:
     """Return the rules on any spec; *name* is an option's name in CEL."""
     return (
         Rule(
-            _BY_COUNTS
-            | Fact(
-                f"self.match.kinds.all(k, !(k in {_ENDLESS_CEL}))", lambda spec: not _endless(spec)
-            ),
-            "never ends, so it has no finish to expect; it needs strategy.type: Threshold",
+            _BY_COUNTS | _BY_COST | _has_none_of(ENDLESS),
+            "never ends, so it has no finish to expect; it needs strategy.type: Threshold, "
+            "or Cost for a service",
             ".match.kinds",
-            offender_cel=f"self.match.kinds.filter(k, k in {_ENDLESS_CEL})[0]",
-            offender=lambda spec: _endless(spec)[0],
+            offender_cel=f"self.match.kinds.filter(k, k in {_listed_cel(ENDLESS)})[0]",
+            offender=lambda spec: next(kind for kind in spec.match.kinds if kind in ENDLESS),
+        ),
+        Rule(
+            ~_BY_COST | _has_none_of(("RayCluster",)),
+            "RayCluster never ends and serves nobody; it needs strategy.type: Threshold",
+            ".match.kinds",
         ),
         Rule(
             ~_BY_COUNTS
@@ -531,7 +559,39 @@ def _spec(name: str) -> tuple[Rule, ...]:
     )
 
 
+_HAS_AUTO = Fact(
+    "self.options.exists(o, has(o.adaptation) && has(o.adaptation.replicas) && "
+    "o.adaptation.replicas.exists(k, o.adaptation.replicas[k] == 'Auto'))",
+    lambda spec: any("Auto" in option.adaptation.replicas.values() for option in spec.options),
+)
+_OF_SERVICES = (
+    Fact(
+        "!has(self.serving) && !has(self.autoscale) && !self.options.exists(o, has(o.serving))",
+        lambda spec: (
+            spec.serving is None
+            and spec.autoscale is None
+            and all(option.serving is None for option in spec.options)
+        ),
+    )
+    & ~_HAS_AUTO
+)
 _SPEC = (
+    Rule(
+        _BY_COST | _OF_SERVICES,
+        "serving, autoscale and replicas Auto may be given only with strategy.type: Cost",
+        ".strategy.type",
+        FORBIDDEN,
+    ),
+    Rule(
+        ~_HAS_AUTO
+        | Fact(
+            f"self.match.kinds.all(k, k in {_listed_cel(SERVICES)})",
+            lambda spec: set(spec.match.kinds) <= set(SERVICES),
+        ),
+        f"replicas Auto may be set only if match.kinds names no kinds but {', '.join(SERVICES)}",
+        ".options",
+        FORBIDDEN,
+    ),
     Rule(
         Fact(
             "!self.options.exists(o, has(o.adaptation) && has(o.adaptation.replicas) && "
@@ -626,10 +686,6 @@ _TARIFF = (
 )
 
 
-def _endless(spec: Any) -> list[str]:
-    return [kind for kind in spec.match.kinds if kind in ENDLESS]
-
-
 RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
     "PolicyObject": _POLICY,
     "Spec": _SPEC,
@@ -647,6 +703,11 @@ RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
     "Strategy": _STRATEGY,
     "FinishTime": _RUN_TIME,
     "LeastCost": _RUN_TIME,
+    "ReplicaServing": (
+        _above_zero("requestsPerSecond", "a replica that answers nothing serves nobody"),
+        _not_zero("latency"),
+    ),
+    "Reconsider": (_not_zero("horizon"), _not_zero("readyWithin")),
     "Congestion": (_not_zero("wait"),),
     "LatenessWeight": (_at_least_one("most", "the price never falls below what the policy gives"),),
     "AcceleratorProfileSpec": _PROFILE,

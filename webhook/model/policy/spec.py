@@ -17,9 +17,11 @@ from webhook.model.policy.custom_object import (
     UNIQUE,
     Amounts,
     ContainerName,
+    Decimal,
     DeviceCounts,
     Duration,
     EnvName,
+    ExternalMetricName,
     Flag,
     FlagName,
     FreeText,
@@ -29,6 +31,7 @@ from webhook.model.policy.custom_object import (
     Labels,
     LabelValue,
     Message,
+    MetricName,
     ObjectName,
     ObjectOrNone,
     OptionName,
@@ -318,8 +321,10 @@ class Adaptation(Structural):
     and its worker groups; a JobSet has its replicated Jobs. Absent: all."""
     replicas: ReplicaCounts = Field(default_factory=dict)
     """Numbers of replicas to set, by pod set. These pod sets can be scaled: worker groups of a
-    RayJob or RayCluster, replicated Jobs of a JobSet, and `worker` and `ps` in Kubeflow's kinds. A
-    Job's own bounds, such as `maxReplicas`, are kept."""
+    RayJob or RayCluster, replicated Jobs of a JobSet, `worker` and `ps` in Kubeflow's kinds, and
+    the first pod set of a service, which is `leader` or `main`. A Job's own bounds, such as
+    `maxReplicas`, are kept. Auto, for services with strategy Cost: as many as hold the service's
+    `target-latency`."""
     env: Texts = Field(default_factory=dict)
     """Environment variables to set in all containers and init containers, as name to value. If the
     Job sets the variable itself, the pod reads the new value from an annotation of the pod
@@ -382,6 +387,15 @@ class Only(Structural):
     Jobs may name any of them."""
 
 
+class ReplicaServing(Structural):
+    """What one replica of a service does on this option's device."""
+
+    requests_per_second: Decimal
+    """The most requests a second that it can answer."""
+    latency: Duration
+    """The 95th percentile of the time for a request that does not wait."""
+
+
 class Option(Structural):
     """One way to run the Job: a LocalQueue of its namespace and an adaptation."""
 
@@ -412,6 +426,9 @@ class Option(Structural):
     priority_class: ObjectOrNone = ""
     """WorkloadPriorityClass that Jobs get with this option. Empty: unchanged. Give either this or
     `guests.priorityClass`."""
+    serving: ReplicaServing | None = None
+    """For services: what one replica does here. Absent: learned, or else derived from the first
+    option that says it, by the speed of the devices or by `slowdown`. Only with strategy Cost."""
 
     @property
     def given_priority(self) -> str:
@@ -434,6 +451,11 @@ class Reconsider(Structural):
     """The most moves of one Job."""
     adopt: Flag = False
     """Also move matching pending Jobs that have no decision yet."""
+    horizon: Duration = "24h"
+    """For services, which never end: the time over which a move must save `minimumSaving`."""
+    ready_within: Duration = "10m"
+    """For services: how long the new pods of a move may take until they are ready. After that, the
+    service is put back."""
 
 
 class UnknownMemory(StrEnum):
@@ -454,6 +476,32 @@ class Slices(Structural):
     """The weakest isolation allowed between Jobs that share a device. Exclusive: nobody else uses
     the device. Hardware: MIG or SR-IOV. Memory: MPS or HAMi. None: also time-slicing, but only for
     Jobs that state their need in the annotation `gpu-memory`, as nothing enforces it."""
+
+
+class ServingMetrics(Structural):
+    """Metrics in Prometheus that services report, with the labels `namespace` and `pod`."""
+
+    requests: MetricName
+    """A counter of answered requests."""
+    latency: MetricName
+    """A histogram of the seconds that requests took, named without `_bucket`."""
+
+
+class Autoscale(Structural):
+    """A HorizontalPodAutoscaler that the controller keeps for each service.
+
+    It does so if the chart's `controller.autoscale` is on. The targets are those at which the
+    service's `target-latency` holds.
+    """
+
+    min_replicas: Annotated[int, Field(strict=True, ge=1, le=100_000)] | None = None
+    """The fewest replicas, which stay warm. Absent: what the service's request rate needs."""
+    queue_length: ExternalMetricName | None = None
+    """An external metric with the number of requests that wait or are answered. It is asked for
+    with the label `deployment` or `leaderworkerset`, the service's name. Absent: not followed."""
+    latency: ExternalMetricName | None = None
+    """Likewise, an external metric with the 95th percentile of the latency in seconds. Without
+    either of them the CPU's utilisation is followed."""
 
 
 class Spec(Structural):
@@ -505,3 +553,9 @@ class Spec(Structural):
     the Job. With it, pods read the environment variables that differ between options from
     annotations of the pod template, whichever option is taken. A Job is not moved if only some
     options set a variable and the Job itself lacks it."""
+    serving: ServingMetrics | None = None
+    """From which metrics it is learned what one replica of a service does. Absent: nothing is
+    learned. Only with strategy Cost."""
+    autoscale: Autoscale | None = None
+    """Let the controller keep a HorizontalPodAutoscaler for each service. Absent: it keeps none.
+    Only with strategy Cost."""
