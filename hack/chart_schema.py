@@ -36,10 +36,12 @@ GIVEN_BY_VALUES: Final = frozenset(
         "currency",
         "series",
         "watch_nodes",
+        "fragmentation_minutes",
         "team_policies",
         "holds",
         "watch_workers",
         "dispatcher",
+        "autoscale",
         "prometheus",
     }
 )

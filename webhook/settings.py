@@ -197,9 +197,17 @@ class Settings(BaseModel):
     waits, until one leads. It is more than it takes until one controller has taken over from
     another (14 s) and servers have seen it lead (10 s)."""
 
+    autoscale: bool = False
+    """Whether the leading controller keeps HorizontalPodAutoscalers for services whose policy says
+    ``autoscale``. Needs the right to make, change and delete them in all namespaces."""
+
     prometheus: PrometheusSettings | None = None
     """The Prometheus that the leading controller asks every 5 minutes how Jobs use their devices.
     None: no Prometheus is asked. Besides API servers, this is the only address that is called."""
+
+    fragmentation_minutes: int = Field(default=0, ge=0, le=1440)
+    """Minutes after which the leading controller looks again which slices of devices wait, and
+    whose end would free them. Needs list of Nodes and Pods. 0: it does not."""
 
     journal_days: int = Field(default=1, ge=1, le=7)
     """Days for which the leading controller keeps finished Jobs, plus 8 hours, in ConfigMaps of our

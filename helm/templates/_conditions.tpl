@@ -45,6 +45,7 @@ admission; a later submission moves the time on, and a copy within the same seco
     && 'kueue-fallback.dev/decision' in object.metadata.annotations
     && object.metadata.annotations['kueue-fallback.dev/decision']
     == oldObject.metadata.annotations['kueue-fallback.dev/decision'])
+    || {{ include "kueue-fallback.rolled" . | nindent 4 | trim }}
     || {{ include "kueue-fallback.undone" . | nindent 4 | trim }}
     || {{ include "kueue-fallback.toBeMoved" . | nindent 4 | trim }}
 - name: not-opted-out-undone-or-to-be-moved
@@ -63,6 +64,15 @@ both together would be refused.
 {{- define "kueue-fallback.undone" -}}
 (has(object.metadata.labels) && 'kueue-fallback.dev/option' in object.metadata.labels
 && object.metadata.labels['kueue-fallback.dev/option'] == 'none')
+{{- end -}}
+
+{{- /*
+A moved Deployment: Kueue's webhook writes the queue of its own label over that of its pods in each
+update, which the second call (IfNeeded) takes back.
+*/ -}}
+
+{{- define "kueue-fallback.rolled" -}}
+(has(object.metadata.annotations) && 'kueue-fallback.dev/pods-queue' in object.metadata.annotations)
 {{- end -}}
 
 {{- /*

@@ -101,7 +101,8 @@ def test_kinds_that_take_resources_at_their_creation_are_named_together():
     ("kind", "because"),
     [
         ("Pod", "a Job of its kind is decided at its creation only"),
-        ("Deployment", "a Job of its kind is decided at its creation only"),
+        ("StatefulSet", "a Job of its kind is decided at its creation only"),
+        ("Deployment", "it never ends, so no run of it is known"),
         ("TrainJob", "its pods are defined in other objects, which the controller does not read"),
         ("RayCluster", "it never ends, so no run of it is known"),
     ],

@@ -121,11 +121,10 @@ def test_what_starts_at_once_and_cannot_be_recreated_is_deleted():
 
 def test_what_is_decided_at_its_creation_only_is_not_undone():
     assert {name for name, kind in BY_NAME.items() if not kind.is_movable} >= {
-        "Deployment",
         "StatefulSet",
         "LeaderWorkerSet",
     }
-    assert said(GPU, CPU, kind=BY_NAME["Deployment"])[1] == (
+    assert said(GPU, CPU, kind=BY_NAME["StatefulSet"])[1] == (
         "kueue-fallback: to object: submit with annotation kueue-fallback.dev/policy=none"
     )
 

@@ -23,7 +23,9 @@ def nodes(*cuts, busy=()):
     """Nodes of one device each, in this order; those named have a Job."""
     names = [f"node-{number:02}" for number in range(len(cuts))]
     return [
-        DeviceNode(name=name, device=A100, cuts=(cut,), jobs=("team/job",) * (name in busy))
+        DeviceNode(
+            name=name, device=A100, cuts=(cut,), used={"team/job": {}} if name in busy else {}
+        )
         for name, cut in zip(names, cuts, strict=True)
     ]
 

@@ -82,11 +82,27 @@ def test_leader_and_workers_are_edited_at_their_own_places():
     }
 
 
-@pytest.mark.parametrize("kind", [DEPLOYMENT, STATEFULSET, LWS])
-def test_what_serves_never_ends_and_is_never_moved(kind):
+@pytest.mark.parametrize("kind", [STATEFULSET, LWS])
+def test_what_makes_its_pods_in_an_order_never_ends_and_is_never_moved(kind):
     assert not kind.finishes
     assert kind.held_back(lws()) is Obstacle.CREATION_ONLY
     assert kind.immutable((), None) is Obstacle.CREATION_ONLY
+
+
+@pytest.mark.parametrize(
+    ("spec", "metadata", "obstacle"),
+    [
+        ({"strategy": {"type": "RollingUpdate"}}, {}, None),
+        ({"strategy": {"type": "Recreate"}}, {}, Obstacle.RECREATES),
+        ({"paused": True}, {}, Obstacle.PAUSED),
+        ({}, {"deletionTimestamp": "2026-01-01T00:00:00Z"}, Obstacle.BEING_DELETED),
+    ],
+)
+def test_a_deployment_is_moved_if_its_rollout_can_keep_old_pods(spec, metadata, obstacle):
+    source = served(DEPLOYMENT, metadata=metadata)
+
+    assert not DEPLOYMENT.finishes
+    assert DEPLOYMENT.held_back({**source, "spec": {**source["spec"], **spec}}) is obstacle
 
 
 @pytest.mark.parametrize("kind", [DEPLOYMENT, STATEFULSET, LWS])

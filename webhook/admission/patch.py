@@ -549,6 +549,8 @@ def _fits_pattern(path: Path, value: Json | Absent, pattern: Path | None) -> boo
         return isinstance(value, dict) and value.get("name") == path[-1]
     if last == "replicas":
         return type(value) is int
+    if parent == "rollingUpdate":
+        return type(value) in (int, str)
     if last == "tolerations":
         return isinstance(value, list) and all(isinstance(item, dict) for item in value)
     return isinstance(value, dict if last in ("affinity", "gpu") else str)
@@ -688,7 +690,8 @@ class _Change:
         # An element may have any name, such as that of a field.
         if parent in _AMOUNTS or parent == "env" or above in LISTED:
             return True
-        return parent not in _TEXTS and last not in ("tolerations", "affinity")
+        is_elsewhere = parent in _TEXTS or parent == "rollingUpdate"
+        return not is_elsewhere and last not in ("tolerations", "affinity")
 
 
 def _recorded_changes(

@@ -38,6 +38,7 @@ from webhook.commands.kubectl import (
     type_named,
 )
 from webhook.commands.queue import sentences, told_start
+from webhook.commands.slice_waits import slice_waits
 from webhook.commands.terminal import Line
 from webhook.decide import decision_record
 from webhook.decide.match import OPT_OUT, POLICY
@@ -110,12 +111,14 @@ def explained(
             waits = told_start(client, job, kind).sentences(time.time())
     except FieldError as error:
         now = f"it cannot be read: {error}"
+    freed, figures = slice_waits(client, job, kind)
     if output in ("json", "yaml"):
+        extra |= {"slices": figures} if figures else {}
         return {**_as_json(job, decision, now, mismatches), **extra}
     shown: list[Line] = [f"Not known: {now}."]
     if not isinstance(now, str):
         shown = table(now, terminal.columns(output), mismatches)
-    return _as_text(job, decision, waits, shown, output)
+    return _as_text(job, decision, [*waits, *freed], shown, output)
 
 
 class NotThereError(Exception):
@@ -264,9 +267,10 @@ def command(**given: Any) -> None:
     """Show why a Job goes where it goes: every option with its numbers. Nothing is changed.
 
     For a JOB of the cluster you see its recorded decision, and what would be decided if you
-    submitted it again now. JOB is a name, or TYPE/NAME; with -l all Jobs with these labels are
-    shown. With -f manifests are decided as admission would decide them. For a CronJob you see what
-    would be decided for the next Job that it makes.
+    submitted it again now. Of a pending one that asks for MIG slices, you also see whose end would
+    free them. JOB is a name, or TYPE/NAME; with -l all Jobs with these labels are shown. With -f
+    manifests are decided as admission would decide them. For a CronJob you see what would be
+    decided for the next Job that it makes.
 
     If you may not list ClusterQueues, you see the Job's recorded decision; a manifest is sent to
     the webhook as a dry run. With --as a Job is decided as if that user created it. The queues are

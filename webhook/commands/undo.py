@@ -171,7 +171,7 @@ def move(*, job: str, option: str, dry_run: bool, scope: Scope) -> None:
             terminal.say(error.text, err=True)
             sys.exit(FAULT)
     verb = "would be" if dry_run else "is"
-    queue = after["metadata"]["labels"].get(QUEUE_LABEL)
+    queue = kind.read(after).queue
     terminal.say(f"{target} {verb} in LocalQueue {queue} ({option}).")
 
 
@@ -300,7 +300,7 @@ def _take_off(client: Client, target: Target, after: Mapping[str, Any]) -> None:
 
 
 def _tell(target: Target, after: Mapping[str, Any], *, err: bool) -> None:
-    queue = (after["metadata"].get("labels") or {}).get(QUEUE_LABEL)
+    queue = target.kind.read(after).queue
     where = f", in LocalQueue {queue}" if queue else ""
     if target.is_dry_run:
         terminal.say(f"{target} would be as it was submitted{where}.", err=err)

@@ -22,6 +22,7 @@ from webhook.model.faults import attempted
 from webhook.model.fields import FieldError
 from webhook.model.job import DECISION, PLAIN, UNDONE, Job
 from webhook.model.policy.fallback_policy import Mode
+from webhook.model.policy.rules import SERVICES
 from webhook.model.reasons import EventReason
 from webhook.model.signatures import SigningKeys
 from webhook.reconsider import advice, choose, pending_jobs
@@ -156,6 +157,8 @@ class WatchedJob(NamedTuple):
     """Whether it was decided, and says that it can go on from a checkpoint."""
     wishes: Wishes = NONE
     """What its annotations ask for; of one that was not decided, nothing."""
+    service: DecidedService | None = None
+    """Of a service that a policy has sent to an option."""
 
 
 def followed(kind: JobKind, keys: Callable[[], SigningKeys | None] = lambda: None) -> Resource:
@@ -182,6 +185,7 @@ def _watched(source: Mapping[str, Any], kind: JobKind, keys: SigningKeys | None)
         held=_held(decided, metadata),
         resumes=decided.believed is not None and advice.can_resume(job.annotations),
         wishes=_wishes(job, unix) if decided.believed is not None else NONE,
+        service=_service(decided, metadata),
     )
 
 
@@ -207,6 +211,32 @@ def _held(decided: DecidedJob, metadata: Mapping[str, Any]) -> HeldJob | None:
         others=holds.without_ours(job.annotations),
         hold=recorded.hold if recorded is not None else None,
         refuses=job.annotations.get(HOLD) == NEVER_HOLD,
+    )
+
+
+class DecidedService(NamedTuple):
+    """What is known by its metadata of a service that a policy has sent to an option."""
+
+    uid: str
+    generation: int
+    """That of its spec."""
+    policy: str
+    option: str
+    wishes: Wishes
+
+
+def _service(decided: DecidedJob, metadata: Mapping[str, Any]) -> DecidedService | None:
+    recorded = decided.believed
+    if recorded is None or recorded.option is None or recorded.mode is not Mode.ENFORCE:
+        return None
+    if decided.kind.kind not in SERVICES:
+        return None
+    return DecidedService(
+        uid=fields.text(metadata, "uid", "metadata"),
+        generation=fields.integer(metadata, "generation", "metadata") or 0,
+        policy=recorded.policy,
+        option=recorded.option,
+        wishes=_wishes(decided.current, fields.created_unix(decided.source)),
     )
 
 

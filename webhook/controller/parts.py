@@ -17,11 +17,13 @@ from webhook.api.client import Client
 from webhook.api.resources import POLICIES, TEAM_POLICIES
 from webhook.controller import cluster_dispatcher, mover
 from webhook.controller.adviser import Adviser
+from webhook.controller.autoscaler_keeper import AUTOSCALERS, AutoscalerKeeper
 from webhook.controller.cluster_dispatcher import ClusterDispatcher
 from webhook.controller.congestion_publisher import CongestionPublisher, followed
 from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.controller.device_reader import DeviceReader
 from webhook.controller.followed_watches import FollowedWatches
+from webhook.controller.fragmentation_publisher import FragmentationPublisher
 from webhook.controller.hold_keeper import HoldKeeper
 from webhook.controller.job_events import JobEvents
 from webhook.controller.look_back_process import LookBack
@@ -86,6 +88,7 @@ def table(given: Surroundings) -> tuple[Part, ...]:
         _keys(given),
         _jobs(given, policies.note_unreviewed),
         *_prometheus(given, records),
+        *_fragmentation(given),
         Part(
             name="records",
             step=records.step,
@@ -100,6 +103,7 @@ def table(given: Surroundings) -> tuple[Part, ...]:
         _advice(given),
         _starts(given),
         _moves(given),
+        *_autoscalers(given),
         Part(
             name="policies",
             step=policies.step,
@@ -185,6 +189,19 @@ def _prometheus(given: Surroundings, records: Records) -> Iterator[Part]:
         step=devices.step,
         takes={**given.of_jobs(devices.take_jobs), RUNS.kind: devices.take_runs},
     )
+
+
+def _fragmentation(given: Surroundings) -> Iterator[Part]:
+    if not given.settings.fragmentation_minutes:
+        return
+    publisher = FragmentationPublisher(
+        given.client,
+        given.settings,
+        is_leader=given.is_leader,
+        failures=given.failures,
+        metrics=given.metrics,
+    )
+    yield Part(name="fragmentation", step=publisher.step, follows_workloads=lambda _: True)
 
 
 def _holds(given: Surroundings) -> Part:
@@ -279,4 +296,27 @@ def _moves(given: Surroundings) -> Part:
         takes=dict.fromkeys(given.watches.pending, moves.take),
         begin=moves.begin,
         wait=lambda: mover.STEP_SECONDS if given.watches.with_workloads else inf,
+    )
+
+
+def _autoscalers(given: Surroundings) -> Iterator[Part]:
+    if not given.settings.autoscale:
+        return
+    autoscalers = AutoscalerKeeper(
+        given.client,
+        fetching(given.client),
+        max_state_age=given.settings.max_state_age,
+        is_leader=given.is_leader,
+        keys=given.ring.keys,
+        kinds=given.watches.kinds,
+    )
+    yield Part(
+        name="autoscalers",
+        step=autoscalers.step,
+        takes={
+            **given.of_jobs(autoscalers.take_services),
+            AUTOSCALERS.kind: autoscalers.take,
+        },
+        follows=(AUTOSCALERS,),
+        begin=autoscalers.begin,
     )

@@ -178,6 +178,8 @@ def _carried_out(
         taken.job or raw, applicant.policy, taken, decision_id=signed.id, class_text=class_text
     )
     after = movable_env.still_movable(case.current, after)
+    if after.rolling is not None:
+        after = replace(after, rolling=after.rolling.without_gap)
     changes = kind.edits(case.current, after)
     if obstacle := kind.obstacle_to(changes, workload=blocked):
         return Declined(obstacle=obstacle)
@@ -212,6 +214,7 @@ def _recorded(
     decision = replace(decision, changed=in_all.names)
     recorded = decision_record.record_of(decision)
     final = carry_out.annotated(after, recorded, patch.original_json(original), keys)
+    final = _with_queue_of_pods(now, final, keys)
     edits = case.kind.edits(now, final)
     if what := patch.too_large(case.source, edits):
         return Declined(obstacle=Obstacle.TOO_LARGE, detail=what)
@@ -265,7 +268,16 @@ def undo(job: DecidedJob, snapshot: Snapshot, moment: Moment, rules: Rules) -> U
         annotations={**after.annotations, jobs.REASON: decision_record.reason_annotation(sentence)},
     )
     after = _remembered(raw, after, case, moment.time, moment.keys(snapshot))
+    after = _with_queue_of_pods(raw, after, moment.keys(snapshot))
     return _pinned(raw, after, kind, sentence)
+
+
+def _with_queue_of_pods(now: Job, after: Job, keys: SigningKeys | None) -> Job:
+    """Note on a Deployment the queue of its pods where its own label keeps another one."""
+    if now.own_queue is None or now.own_queue == after.queue:
+        return after
+    text = signed_words(after.queue, now.namespace, keys)
+    return replace(after, annotations={**after.annotations, jobs.PODS_QUEUE: text})
 
 
 def _would_cross(raw: Job, clean: Job, snapshot: Snapshot) -> bool:
@@ -298,7 +310,7 @@ def put_back(
 
 def _unasked(raw: Job) -> Job:
     """Return the Job without ``move-to`` and our other marks, but with those of an earlier undo."""
-    kept_marks = (jobs.UNDONE, jobs.UNDONE_FROM, jobs.REASON)
+    kept_marks = (jobs.UNDONE, jobs.UNDONE_FROM, jobs.REASON, jobs.PODS_QUEUE)
     kept = {key: raw.annotations[key] for key in kept_marks if key in raw.annotations}
     left = marks.unmarked(raw)
     return replace(left, pod_sets=raw.pod_sets, annotations={**left.annotations, **kept})
@@ -338,8 +350,9 @@ def asked_about(undecided: Job) -> Mapping[str, str]:
 
     Because of this label the API server sends the Job's updates to the webhook. A manifest that is
     applied again sets as a value what the Job reads from an annotation, and the API server refuses
-    both together.
+    both together; and each update makes Kueue write a Deployment's queue over that of its pods.
     """
     labels = {name: text for name, text in undecided.labels.items() if name != jobs.OPTION_LABEL}
     is_read = movable_env.as_literals(undecided) is not undecided
-    return {**labels, jobs.OPTION_LABEL: jobs.UNDO} if is_read else labels
+    is_sent = is_read or jobs.PODS_QUEUE in undecided.annotations
+    return {**labels, jobs.OPTION_LABEL: jobs.UNDO} if is_sent else labels

@@ -21,8 +21,10 @@ from webhook.flow import decided_job, moving
 from webhook.flow.create import Rules
 from webhook.flow.decided_job import DecidedJob
 from webhook.jobs import JobKind
+from webhook.model import fields
 from webhook.model.decision import Declined, Moved, Restored, Undone, UpdateOutcome
 from webhook.model.edits import (
+    ABSENT,
     KEYED_BY_NAME,
     Edit,
     Operation,
@@ -36,13 +38,14 @@ from webhook.model.job import (
     MOVE_REASON,
     MOVE_TO,
     OPTION_LABEL,
+    PODS_QUEUE,
     QUEUE_LABEL,
     UNDO,
     Requester,
 )
 from webhook.model.policy.fallback_policy import Mode
 from webhook.model.reasons import Obstacle
-from webhook.model.signatures import SigningKeys
+from webhook.model.signatures import SigningKeys, own_words
 from webhook.state.occupancy import Occupancy
 
 
@@ -68,6 +71,8 @@ def respond(
     warnings: tuple[str, ...] = ()
     if not _is_kueues(moment.requester, rules):
         edits, warnings = restored(old, new, kind, keys)
+    if kind.rolls:
+        edits = (*edits, *_of_rolled(old, patch.patched(new, edits, kind.allowed), kind, keys))
     if wanted is None:
         if moment.manager in _BY_HAND and _QUEUE in {edit.path for edit in edits}:
             # A person meant to change the queue, and learns how that is done.
@@ -111,6 +116,33 @@ def restored(
         original = {path: value for path, value in original.items() if path not in _OF_A_HOLD}
     edits = patch.restoration(old, new, original, starts=kind.is_started(old, new))
     return () if patch.too_large(new, edits) else edits, warnings
+
+
+def _of_rolled(
+    old: Mapping[str, Any], new: Mapping[str, Any], kind: JobKind, keys: SigningKeys | None
+) -> Iterator[Edit]:
+    """Yield the edits that keep the pods of a moved Deployment in their queue.
+
+    Kueue's webhook writes that of the Deployment's own label over it in each update.
+    """
+    text = _annotations(new).get(PODS_QUEUE)
+    if not isinstance(text, str):
+        return
+    namespace = fields.text(fields.mapping(new, "metadata", ""), "namespace", "metadata")
+    said = own_words(text, namespace, keys, created=fields.created_unix(new))
+    # Beside the queue is a signature that nobody may have to verify.
+    queue = None if said is None else said.partition(" ")[0]
+    was, own = patch.value_at(old, _QUEUE), patch.value_at(new, _QUEUE)
+    if queue is None or own not in (was, queue):
+        # It is forged, or Kueue lets the author give the Deployment another queue.
+        yield Edit(path=("metadata", "annotations", PODS_QUEUE), value=ABSENT, was=text)
+        return
+    if own != was:
+        # The manifest as it was submitted, which Kueue would refuse while a pod is ready.
+        yield Edit(path=_QUEUE, value=was, was=own)
+    path = (*kind.templates[0], *_QUEUE)
+    if (now := patch.value_at(new, path)) != queue:
+        yield Edit(path=path, value=queue, was=now)
 
 
 _OF_A_HOLD: Final = frozenset({("metadata", "annotations", GATE), ("metadata", "labels", HELD)})

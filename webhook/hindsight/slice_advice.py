@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, field
+from itertools import chain, islice, repeat
 from math import inf
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -67,8 +67,12 @@ class DeviceNode:
     name: str
     device: Device
     cuts: tuple[Geometry, ...]
-    jobs: tuple[str, ...] = ()
-    """Jobs whose pods on this Node use devices: ``namespace/name``."""
+    used: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Jobs whose pods on this Node use devices, ``namespace/name``: of each resource how many."""
+
+    @property
+    def jobs(self) -> tuple[str, ...]:
+        return tuple(sorted(self.used))
 
 
 class DeviceDemand(NamedTuple):
@@ -132,7 +136,7 @@ class CutAdvice:
 
         A lower bound: where Jobs run, what they leave may be of less use.
         """
-        memory, parts = _memory(self.device), _parts(self.device)
+        memory, parts = memory_of(self.device), parts_of(self.device)
         units = units_of(cuts, self.device)
         useless = (
             n * parts[name] * useless_to(memory[name], self.needed) for name, n in units.items()
@@ -164,16 +168,17 @@ def slice_advice(
     *objects*: Nodes, and Pods to say which Jobs must end. *uses*: what classes were measured to
     use.
     """
-    left_out: list[str] = []
     by_kind: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for source in objects:
         by_kind[str(source.get("kind"))].append(source)
-    nodes, jobs = by_kind["Node"], _jobs_by_node(by_kind["Pod"])
+    nodes, left_out = device_nodes(by_kind["Node"], by_kind["Pod"])
     by_model: defaultdict[str, list[DeviceNode]] = defaultdict(list)
-    for source in nodes:
-        if node := _node(source, jobs, left_out):
-            by_model[node.device.name].append(node)
-    labels = [fields.texts(fields.mapping(node, "metadata", ""), "labels", "") for node in nodes]
+    for node in nodes:
+        by_model[node.device.name].append(node)
+    labels = [
+        fields.texts(fields.mapping(source, "metadata", ""), "labels", "")
+        for source in by_kind["Node"]
+    ]
     devices = devices_of(flavors, (), labels)
     asked: defaultdict[str, list[DeviceDemand]] = defaultdict(list)
     unread = 0
@@ -187,6 +192,19 @@ def slice_advice(
     if unread:
         left_out.append(f"{unread} Jobs cannot be read")
     return [advise(of, asked[model]) for model, of in sorted(by_model.items())], left_out
+
+
+def device_nodes(
+    nodes: Iterable[Mapping[str, Any]], pods: Iterable[Mapping[str, Any]]
+) -> tuple[list[DeviceNode], list[str]]:
+    """Return the Nodes whose devices can be cut, what Jobs use of them, and what is left out."""
+    used: defaultdict[str, defaultdict[str, Counter[str]]]
+    used = defaultdict(lambda: defaultdict(Counter))
+    for pod in pods:
+        _note_use(pod, used)
+    left_out: list[str] = []
+    found = [_node(source, used, left_out) for source in nodes]
+    return [node for node in found if node is not None], left_out
 
 
 def advise(nodes: Iterable[DeviceNode], demands: Iterable[DeviceDemand]) -> CutAdvice:
@@ -244,7 +262,7 @@ def _packed(device: Device, count: int, demands: Sequence[DeviceDemand]) -> Coun
     wanted: defaultdict[str, float] = defaultdict(float)
     for demand in demands:
         wanted[_smallest(device, demand.need)] += demand.seconds * demand.devices
-    parts = _parts(device)
+    parts = parts_of(device)
     load = sum(seconds * parts[name] for name, seconds in wanted.items())
     # Units of each that would be as busy as all others.
     left = {name: seconds * count / (load or 1.0) for name, seconds in wanted.items()}
@@ -252,19 +270,30 @@ def _packed(device: Device, count: int, demands: Sequence[DeviceDemand]) -> Coun
     found = Counter({WHOLE: min(gang, count)})
     left[device.resource] = left.get(device.resource, 0.0) - found[WHOLE]
 
+    filled = filling(device, left, (WHOLE, *geometries(device, wanted)))
+    found.update(islice(chain(filled, repeat(WHOLE)), count - found.total()))
+    return found
+
+
+def filling(
+    device: Device, wanted: Mapping[str, float], ways: Sequence[Geometry]
+) -> Iterator[Geometry]:
+    """Yield for one device after another the way to cut it that gives most of what is wanted yet.
+
+    *wanted*: units of each resource. It ends where no way gives any.
+    """
+    left, parts = dict(wanted), parts_of(device)
+
     def covered(way: Geometry) -> float:
         return sum(
             min(units, max(0.0, left.get(name, 0.0))) * parts[name]
             for name, units in units_of((way,), device).items()
         )
 
-    ways = (WHOLE, *geometries(device, wanted))
-    while found.total() < count:
-        best = max(ways, key=covered)
-        found[best] += 1
+    while ways and covered(best := max(ways, key=covered)):
+        yield best
         for name, units in units_of((best,), device).items():
             left[name] = left.get(name, 0.0) - units
-    return found
 
 
 def _smallest(device: Device, need: float) -> str:
@@ -274,13 +303,13 @@ def _smallest(device: Device, need: float) -> str:
     return smallest.resource if smallest is not None else device.resource
 
 
-def _parts(device: Device) -> Mapping[str, float]:
+def parts_of(device: Device) -> Mapping[str, float]:
     """Return which part of a device a unit of each of its resources is."""
     slices = [part.resource for part in device.slices]
     return {name: fraction(name, device) or 1.0 for name in (device.resource, *slices)}
 
 
-def _memory(device: Device) -> Mapping[str, float]:
+def memory_of(device: Device) -> Mapping[str, float]:
     """Return how much memory of a unit may be used; of a whole device all that there is."""
     slices = {part.resource: USABLE * part.memory for part in device.slices}
     return {**slices, device.resource: inf}
@@ -313,7 +342,7 @@ def _is_stable(
 
 def simulated(device: Device, cuts: Iterable[Geometry], ordered: Sequence[DeviceDemand]) -> Waits:
     """Return what Jobs, in the order in which they came, wait where devices are cut so."""
-    units, memory, parts = units_of(cuts, device), _memory(device), _parts(device)
+    units, memory, parts = units_of(cuts, device), memory_of(device), parts_of(device)
     # Each unit is a flavor of one ClusterQueue: those that are enough are tried in this order.
     names = tuple(sorted(units, key=lambda name: (memory[name], parts[name], name)))
     quotas = {(name, _UNITS): Quota(nominal=units[name]) for name in names}
@@ -346,7 +375,9 @@ def simulated(device: Device, cuts: Iterable[Geometry], ordered: Sequence[Device
 
 
 def _node(
-    source: Mapping[str, Any], jobs: Mapping[str, tuple[str, ...]], left_out: list[str]
+    source: Mapping[str, Any],
+    used: Mapping[str, Mapping[str, Mapping[str, int]]],
+    left_out: list[str],
 ) -> DeviceNode | None:
     metadata, status = (fields.mapping(source, key, "") for key in ("metadata", "status"))
     name, labels = fields.text(metadata, "name", ""), fields.texts(metadata, "labels", "metadata")
@@ -365,7 +396,7 @@ def _node(
     if not cuts:
         left_out.append(f"Node {name}: {why_not or 'how its devices are cut is not known'}")
         return None
-    return DeviceNode(name=name, device=device, cuts=cuts, jobs=jobs.get(name, ()))
+    return DeviceNode(name=name, device=device, cuts=cuts, used=used.get(name, {}))
 
 
 def _cuts(
@@ -417,25 +448,28 @@ def _need(entry: JournalEntry, uses: Mapping[str, DeviceUse]) -> float:
     return next((USABLE * part.memory for part in slices if part is not None), inf)
 
 
-def _jobs_by_node(pods: Iterable[Mapping[str, Any]]) -> Mapping[str, tuple[str, ...]]:
-    found: defaultdict[str, set[str]] = defaultdict(set)
-    for pod in pods:
-        metadata, spec, status = (
-            fields.mapping(pod, key, "") for key in ("metadata", "spec", "status")
-        )
-        node = fields.text(spec, "nodeName", "spec")
-        if not node or status.get("phase") in _ENDED or not _uses_devices(spec):
-            continue
-        labels = fields.texts(metadata, "labels", "metadata")
-        name = next((labels[key] for key in _JOB_NAME if key in labels), None)
-        namespace = fields.text(metadata, "namespace", "metadata")
-        found[node].add(f"{namespace}/{name or fields.text(metadata, 'name', 'metadata')}")
-    return {node: tuple(sorted(names)) for node, names in found.items()}
-
-
-def _uses_devices(spec: Mapping[str, Any]) -> bool:
-    return any(
-        accelerators.is_accelerator(resource)
-        for container, here in fields.objects(spec, "containers", "spec")
-        for resource in fields.mapping(fields.mapping(container, "resources", here), "limits", here)
+def _note_use(
+    pod: Mapping[str, Any], used: defaultdict[str, defaultdict[str, Counter[str]]]
+) -> None:
+    """Add what a pod has of its Node's devices, by its Node and its Job."""
+    metadata, spec, status = (
+        fields.mapping(pod, key, "") for key in ("metadata", "spec", "status")
     )
+    node = fields.text(spec, "nodeName", "spec")
+    if not node or status.get("phase") in _ENDED or not (devices := devices_asked(spec)):
+        return
+    labels = fields.texts(metadata, "labels", "metadata")
+    name = next((labels[key] for key in _JOB_NAME if key in labels), None)
+    namespace = fields.text(metadata, "namespace", "metadata")
+    used[node][f"{namespace}/{name or fields.text(metadata, 'name', 'metadata')}"] += devices
+
+
+def devices_asked(spec: Mapping[str, Any]) -> Counter[str]:
+    """Return which devices a pod's containers ask for."""
+    asked: Counter[str] = Counter()
+    for container, here in fields.objects(spec, "containers", "spec"):
+        limits = fields.mapping(fields.mapping(container, "resources", here), "limits", here)
+        for resource, amount in limits.items():
+            if accelerators.is_accelerator(resource):
+                asked[resource] += quantity.parse(str(amount), resource=resource)
+    return asked

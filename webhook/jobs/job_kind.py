@@ -29,6 +29,7 @@ from webhook.model.job import (
     QUEUE_LABEL,
     Job,
     Replicas,
+    Rolling,
 )
 from webhook.model.pods import PodTemplate
 from webhook.model.reasons import Obstacle
@@ -133,6 +134,9 @@ class JobKind:
     itself."""
     carries_marks: bool = True
     """Whether Kueue copies labels and annotations of its pods into Workloads."""
+    rolls: bool = False
+    """Whether it replaces its pods by new ones when its pod template changes, also while they
+    run."""
 
     @property
     def api_version(self) -> str:
@@ -172,8 +176,9 @@ class JobKind:
         """List the differences between two versions of a Job, in all that an option may change."""
         labels, annotations = ("metadata", "labels"), ("metadata", "annotations")
         changes = [
-            *template.text_edits(labels, before.labels, after.labels),
+            *self._of_labels(labels, before, after),
             *template.text_edits(annotations, before.annotations, after.annotations),
+            *_of_rolling(before.rolling, after.rolling),
         ]
         for old, new in zip(before.pod_sets, after.pod_sets, strict=True):
             # A pod set without a path is not in the object: its controller makes the template.
@@ -181,6 +186,16 @@ class JobKind:
                 changes += self.write(old.path, old.template, new.template)
             changes += _of_replicas(old.replicas, new.replicas)
         return tuple(changes)
+
+    def _of_labels(self, path: Path, before: Job, after: Job) -> list[Edit]:
+        """List the edits to the labels at *path*; the queue's may count in the pod template."""
+        if before.own_queue is None:
+            return template.text_edits(path, before.labels, after.labels)
+        left, taken = ({QUEUE_LABEL: job.queue} for job in (before, after))
+        return [
+            *template.text_edits(path, before.labels, {**after.labels, **left}),
+            *template.text_edits((*self.templates[0], *path), left, taken),
+        ]
 
     def obstacle_to(
         self, edits: Iterable[Edit], *, workload: Obstacle | None = None
@@ -192,10 +207,14 @@ class JobKind:
         """
         edits = tuple(edits)
         for edit in edits:
-            if edit.path == _PRIORITY and edit.value is ABSENT:
+            # Kueue lets it be changed where the pods are to come, but never be removed.
+            if edit.path == _PRIORITY and (edit.value is ABSENT or self.rolls):
                 return Obstacle.IMMUTABLE_PRIORITY
             if refusal := self.immutable(self.below_template(edit.path), edit):
                 return refusal
+        if self.rolls:
+            # Each new pod gets a Workload of its own.
+            return None
         changed = self._of_template(edits)
         if not changed and not any(edit.path in _FOLLOWED for edit in edits):
             return None
@@ -308,6 +327,17 @@ def _of_replicas(before: Replicas | None, after: Replicas | None) -> Iterator[Ed
     values = (ABSENT if number is None else number for number in (before.given, after.given))
     was, value = values
     yield Edit(path=before.path, value=value, was=was)
+
+
+def _of_rolling(before: Rolling | None, after: Rolling | None) -> Iterator[Edit]:
+    if before is None or after is None:
+        return
+    for name, was, value in (
+        ("maxSurge", before.surge, after.surge),
+        ("maxUnavailable", before.unavailable, after.unavailable),
+    ):
+        if was != value:
+            yield Edit(path=(*before.path, name), value=value, was=was)
 
 
 def _lets_change(workload: Obstacle, *, with_template: bool) -> bool:

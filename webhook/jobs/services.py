@@ -2,7 +2,8 @@
 
 Kueue queues a Deployment's pods one by one, a StatefulSet's together, and each replica of a
 LeaderWorkerSet with its workers. The queue's name stands on the object, and Kueue hands it on to
-the pods. Decided at creation only: later, what differs is for whoever rolls it out.
+the pods. A Deployment can be moved later, by a rolling update: Kueue keeps the queue of the object
+while a pod is ready, so only that of the pods changes. The others are decided at creation only.
 https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/deployment/deployment_webhook.go
 https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/statefulset/statefulset_reconciler.go
 https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/leaderworkerset/leaderworkerset_reconciler.go
@@ -19,12 +20,14 @@ from webhook.jobs import served_job
 from webhook.jobs.job_kind import SUSPENDING_PARENT, JobKind, allowed_in, creation_only
 from webhook.jobs.served_job import ServedPodSet
 from webhook.model import fields
-from webhook.model.edits import Path
+from webhook.model.edits import ABSENT, Path
 from webhook.model.fields import child
-from webhook.model.job import Job
+from webhook.model.job import MOVE_TO, PODS_QUEUE, QUEUE_LABEL, Job, Replicas, Rolling
 from webhook.model.reasons import Obstacle
 
 _TEMPLATE: Path = ("spec", "template")
+_REPLICAS: Path = ("spec", "replicas")
+ROLLING: Final[Path] = ("spec", "strategy", "rollingUpdate")
 _GROUP: Path = ("spec", "leaderWorkerTemplate")
 _LEADER, _WORKER = (*_GROUP, "leaderTemplate"), (*_GROUP, "workerTemplate")
 
@@ -44,10 +47,46 @@ def _read(source: Mapping[str, Any], *, kind: str, framework: str) -> Job:
     # The StatefulSets that a LeaderWorkerSet makes are queued with it.
     is_a_part = annotations.get(SUSPENDING_PARENT, framework) != framework
     one_by_one = kind == "Deployment"
-    pod_set = ServedPodSet("main", 1 if one_by_one else replicas, _TEMPLATE, pods)
+    pod_set = ServedPodSet(
+        "main",
+        1 if one_by_one else replicas,
+        _TEMPLATE,
+        pods,
+        replicas=_replicas(spec, are_workloads=one_by_one),
+    )
     pod_sets = served_job.read_pod_sets([] if is_a_part or not replicas else [pod_set])
     job = served_job.read_served(source, kind=kind, pod_sets=pod_sets)
     return replace(job, workloads=replicas) if one_by_one else job
+
+
+def _replicas(spec: Mapping[str, Any], *, are_workloads: bool) -> Replicas:
+    return Replicas(
+        path=_REPLICAS,
+        number=_number(spec, "replicas", "spec"),
+        given=fields.integer(spec, "replicas", "spec"),
+        are_workloads=are_workloads,
+    )
+
+
+def _read_deployment(source: Mapping[str, Any]) -> Job:
+    """Return a Deployment, with the queue of its pods where it was moved or is to be.
+
+    Raises:
+        FieldError: a field that decisions depend on has a wrong type or an impossible value.
+
+    """
+    job = _read(source, kind="Deployment", framework="deployment")
+    strategy = fields.mapping(fields.mapping(source, "spec", ""), "strategy", "spec")
+    if strategy.get("rollingUpdate") is not None:
+        rolling = fields.mapping(strategy, "rollingUpdate", "spec.strategy")
+        surge, unavailable = (rolling.get(key, ABSENT) for key in ("maxSurge", "maxUnavailable"))
+        job = replace(job, rolling=Rolling(path=ROLLING, surge=surge, unavailable=unavailable))
+    # Only a stored object has a UID: a new one gets its queue as any other.
+    is_stored = bool(fields.mapping(source, "metadata", "").get("uid"))
+    queue = next((each.template.labels.get(QUEUE_LABEL) for each in job.pod_sets), None)
+    if not (is_stored and queue) or {MOVE_TO, PODS_QUEUE}.isdisjoint(job.annotations):
+        return job
+    return replace(job, labels={**job.labels, QUEUE_LABEL: queue}, own_queue=job.queue)
 
 
 def read_lws(source: Mapping[str, Any]) -> Job:
@@ -61,12 +100,13 @@ def read_lws(source: Mapping[str, Any]) -> Job:
     group = fields.mapping(spec, "leaderWorkerTemplate", "spec")
     size, replicas = _number(group, "size", where), _number(spec, "replicas", "spec")
     workers = fields.mapping(group, "workerTemplate", where)
-    pod_sets = [ServedPodSet("main", size, _WORKER, workers)]
+    scaled = _replicas(spec, are_workloads=True)
+    pod_sets = [ServedPodSet("main", size, _WORKER, workers, replicas=scaled)]
     if group.get("leaderTemplate") is not None:
         leader = fields.mapping(group, "leaderTemplate", where)
         fields.mapping(leader, "spec", child(where, "leaderTemplate"))
         pod_sets = [
-            ServedPodSet("leader", 1, _LEADER, leader),
+            ServedPodSet("leader", 1, _LEADER, leader, replicas=scaled),
             ServedPodSet("worker", size - 1, _WORKER, workers),
         ]
     pod_sets = pod_sets if replicas else []
@@ -95,17 +135,35 @@ def _kept(source: Mapping[str, Any]) -> Obstacle | None:
     return Obstacle.PODS_ACTIVE if serves else None
 
 
-DEPLOYMENT: Final = JobKind(
+def _held_back(source: Mapping[str, Any]) -> Obstacle | None:
+    """Return why a Deployment cannot be moved by a rolling update; None: it can.
+
+    Raises:
+        FieldError: a field that this depends on has a wrong type.
+
+    """
+    if fields.mapping(source, "metadata", "").get("deletionTimestamp") is not None:
+        return Obstacle.BEING_DELETED
+    spec = fields.mapping(source, "spec", "")
+    if spec.get("paused") is True:
+        return Obstacle.PAUSED
+    strategy = fields.mapping(spec, "strategy", "spec")
+    recreates = fields.text(strategy, "type", "spec.strategy") == "Recreate"
+    return Obstacle.RECREATES if recreates else None
+
+
+_SERVICE: Final = JobKind(
     group="apps",
     version="v1",
-    kind="Deployment",
-    plural="deployments",
-    framework="deployment",
+    kind="StatefulSet",
+    plural="statefulsets",
+    framework="statefulset",
     templates=(_TEMPLATE,),
-    allowed=allowed_in((_TEMPLATE,)),
+    replicas=(_REPLICAS,),
+    allowed=(*allowed_in((_TEMPLATE,)), _REPLICAS),
     # Kueue writes it in place of suspending; its pods then come with a scheduling gate.
     suspend=(*_TEMPLATE, "metadata", "annotations", SUSPENDING_PARENT),
-    read=partial(_read, kind="Deployment", framework="deployment"),
+    read=partial(_read, kind="StatefulSet", framework="statefulset"),
     held_back=creation_only,
     kept=_kept,
     immutable=creation_only,
@@ -115,21 +173,26 @@ DEPLOYMENT: Final = JobKind(
     owns_queued=False,
     carries_marks=False,
 )
-STATEFULSET: Final = replace(
-    DEPLOYMENT,
-    kind="StatefulSet",
-    plural="statefulsets",
-    framework="statefulset",
-    read=partial(_read, kind="StatefulSet", framework="statefulset"),
+STATEFULSET: Final = _SERVICE
+DEPLOYMENT: Final = replace(
+    _SERVICE,
+    kind="Deployment",
+    plural="deployments",
+    framework="deployment",
+    allowed=(*_SERVICE.allowed, (*ROLLING, "maxSurge"), (*ROLLING, "maxUnavailable")),
+    read=_read_deployment,
+    held_back=_held_back,
+    immutable=lambda *_: None,
+    rolls=True,
 )
 LEADERWORKERSET: Final = replace(
-    DEPLOYMENT,
+    _SERVICE,
     group="leaderworkerset.x-k8s.io",
     kind="LeaderWorkerSet",
     plural="leaderworkersets",
     framework="leaderworkerset.x-k8s.io/leaderworkerset",
     templates=(_LEADER, _WORKER),
-    allowed=allowed_in((_LEADER, _WORKER)),
+    allowed=(*allowed_in((_LEADER, _WORKER)), _REPLICAS),
     suspend=(*_WORKER, "metadata", "annotations", SUSPENDING_PARENT),
     read=read_lws,
     owns_queued=True,

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
 from webhook.model import fields
-from webhook.model.edits import Path
-from webhook.model.fields import FieldError, seconds_since_1970
+from webhook.model.edits import Absent, Path
+from webhook.model.fields import FieldError, Json, seconds_since_1970
 from webhook.model.pods import Container, PodTemplate
 from webhook.model.reasons import Obstacle
 
@@ -43,6 +43,9 @@ UNDONE = OURS + "undone"
 created anew as submitted: the policy that decided."""
 UNDONE_FROM = OURS + "undone-from"
 """Beside it: when that was, and the ClusterQueues of the other options (``pending.Left``)."""
+PODS_QUEUE = OURS + "pods-queue"
+"""On a Deployment that was moved: the queue of its pods, signed. Kueue keeps that of its own label
+while a pod is ready, and would write it over that of the pods."""
 ALL_OURS = (OURS, "forecast." + OURS)
 """How our labels and annotations begin."""
 EXPECTED_START = ALL_OURS[1] + "expected-start"
@@ -84,6 +87,23 @@ class Replicas:
     """How many pods a replica has."""
     least: int = 1
     most: int = MOST_REPLICAS
+    are_workloads: bool = False
+    """Whether each replica is a Workload of its own, so that none has more pods for them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rolling:
+    """How far a rolling update may leave the number of replicas, as the object says it."""
+
+    path: Path
+    surge: Json | Absent
+    unavailable: Json | Absent
+
+    @property
+    def without_gap(self) -> Rolling:
+        """The same, but new pods are ready before old ones end."""
+        surge = 1 if self.surge in (0, "0", "0%") else self.surge
+        return replace(self, surge=surge, unavailable=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +194,16 @@ class Job:
     """The group of a Pod, all pods of which are one Workload; empty: it is queued by itself."""
     is_endless: bool = False
     """Whether it never ends by itself, though others of its kind do."""
+    rolling: Rolling | None = None
+    own_queue: str | None = None
+    """What its own label says where the queue that counts is that of its pod template; None: its
+    label counts."""
+
+    def with_pod_sets(self, pod_sets: tuple[PodSet, ...]) -> Job:
+        """Return the Job with other pod sets, and as many Workloads as these have replicas."""
+        counted = (pod_set.replicas for pod_set in pod_sets if pod_set.replicas is not None)
+        numbers = (replicas.number for replicas in counted if replicas.are_workloads)
+        return replace(self, pod_sets=pod_sets, workloads=next(numbers, self.workloads))
 
     @property
     def reference(self) -> str:
@@ -197,7 +227,7 @@ class Job:
 
     @property
     def queue(self) -> str:
-        """The LocalQueue that its label names; empty: none, as Kueue reads it."""
+        """The LocalQueue of its pods; empty: none, as Kueue reads it."""
         return self.labels.get(QUEUE_LABEL, "")
 
     @property

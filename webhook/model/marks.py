@@ -16,6 +16,7 @@ from webhook.model.job import (
     MOVE_REASON,
     MOVE_TO,
     OPTION_LABEL,
+    PODS_QUEUE,
     REASON,
     UNDONE,
     UNDONE_FROM,
@@ -30,7 +31,7 @@ them as they like, and each one is kept in memory many times."""
 MARKS_OF_EDITS = frozenset({OPTION_LABEL, DECISION_ID, DECIDED_BY, JOB_CLASS, HELD})
 """Those that stand among the edits of a decision; the others come and go with its annotation."""
 MARKS = MARKS_OF_EDITS | {
-    *(DECISION, REASON, MOVE_TO, MOVE_REASON, UNDONE, UNDONE_FROM, EXPECTED_START)
+    *(DECISION, REASON, MOVE_TO, MOVE_REASON, UNDONE, UNDONE_FROM, EXPECTED_START, PODS_QUEUE)
 }
 """Labels and annotations that a decision leaves or that ask for one; taken away with it, recorded
 or not."""

@@ -219,6 +219,16 @@ class EventReason(Explained):
         "on a Job: it runs, and the rest of it would cost much less elsewhere, from a checkpoint",
         "Nothing, or `kubectl fallback advise`.",
     )
+    NOT_AUTOSCALED = (
+        "NotAutoscaled",
+        "on a service: no HorizontalPodAutoscaler is made for it or followed; the message says why",
+        "What the message says, or take `autoscale` out of the policy.",
+    )
+    AT_QUOTA = (
+        "AtQuota",
+        "on a service: its HorizontalPodAutoscaler asks for more replicas than quota can hold",
+        "More quota for the ClusterQueue, or a second service in another queue.",
+    )
     KEEPS_FAILING = (
         "KeepsFailing",
         "on a FallbackPolicy: an option is refused to a class of Jobs for a day",
@@ -238,6 +248,16 @@ class Obstacle(Explained):
         "creationOnly",
         "a Job of its kind is decided at its creation only",
         "Nothing in place: submit it with policy=none.",
+    )
+    PAUSED = (
+        "paused",
+        "its rollout is paused",
+        "Resume it by `kubectl rollout resume`.",
+    )
+    RECREATES = (
+        "recreates",
+        "its strategy is Recreate, so that old pods end before new ones are ready",
+        "Give it the strategy RollingUpdate.",
     )
     STOPPING = (
         "stopping",
@@ -542,6 +562,26 @@ class Reason(Explained):
         "replicasNotAllowed",
         "the Job has no pod set whose replicas the option sets, or may not have so many of it",
         "Name a pod set of the Job, and a number within its own bounds.",
+    )
+    SERVING_UNKNOWN = (
+        "servingUnknown",
+        "it is not known what one replica of the service does on the option's device",
+        "Give the option `serving`, or the devices an AcceleratorProfile.",
+    )
+    LATENCY_NOT_MET = (
+        "latencyNotMet",
+        "the service's replicas would not hold its `target-latency` on the option's device",
+        "Nothing, for a device so slow; else more replicas, or `adaptation.replicas` with Auto.",
+    )
+    TOO_MANY_REPLICAS = (
+        "tooManyReplicas",
+        "holding the `target-latency` takes more replicas than the service may have",
+        "Nothing, if its owner means it; else raise `max-replicas`, or its autoscaler's bound.",
+    )
+    REPLICAS_WOULD_WAIT = (
+        "replicasWouldWait",
+        "the ClusterQueue has no quota free for all replicas that hold the `target-latency`",
+        "Nothing; it is decided by the quota of the moment.",
     )
     EXCEEDS_MAXIMUM = (
         "exceedsMaximum",

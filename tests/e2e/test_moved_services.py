@@ -1,0 +1,201 @@
+"""Deployments are moved while they serve: new pods are ready before old ones end.
+
+Kueue, the Deployment's and the ReplicaSet's controllers are real; KWOK's pods are ready when their
+annotations say.
+"""
+
+import contextlib
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from hack import paper
+from hack.api import ApiClient, Object
+from hack.controlplane import ControlPlane, Options
+from hack.install import PATIENT, Installation
+from hack.kwok import STARTS_IN
+from hack.waiting import wait_for
+from tests.e2e.decisions import POLICY_API, decision_of
+from tests.e2e.plane import container_of, has_condition
+from webhook.__main__ import main
+
+NAMESPACE = "serving"
+GREEN, DEAR, CHEAP = "green", "dear", "cheap"
+REPLICAS = 3
+READY_IN = "sim.example.com/starts-in"
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory):
+    options = Options(
+        controllers=("deployment-controller", "replicaset-controller"),
+        kueue_config={"integrations": {"frameworks": ["batch/job", "pod", "deployment"]}},
+    )
+    with ControlPlane(tmp_path_factory.mktemp("services"), options=options) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def queues(plane):
+    client = plane.client
+    with Installation(plane, chart_values=[*PATIENT, "kinds={Job,Deployment}"]):
+        client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+        client.apply(paper.resource_flavor("plain", node_labels={"kubernetes.io/os": "linux"}))
+        for name in (GREEN, DEAR, CHEAP):
+            client.apply(paper.cluster_queue(name, flavor="plain", quota={"cpu": "8"}))
+            client.apply(paper.local_queue(name, NAMESPACE, cluster_queue=name))
+        yield
+
+
+@pytest.fixture
+def policy(plane, queues):
+    """One that sends services to the dear queue, and moves them to the cheap one when asked."""
+    threshold = [{"option": name, "orPendingBelow": 1000} for name in (DEAR, CHEAP, GREEN)]
+    found = {
+        "apiVersion": POLICY_API,
+        "kind": "FallbackPolicy",
+        "metadata": {"name": "services"},
+        "spec": {
+            "mode": "Enforce",
+            "match": {"kinds": ["Deployment"], "jobSelector": {}},
+            "options": [
+                {"name": DEAR, "queue": DEAR},
+                {"name": CHEAP, "queue": CHEAP, "adaptation": {"env": {"MODE": CHEAP}}},
+                {"name": GREEN, "queue": GREEN},
+            ],
+            "strategy": {"type": "Threshold", "threshold": threshold},
+        },
+    }
+    client = plane.client
+    client.apply(found)
+    wait_for(lambda: is_decided(client), "services are decided by it", timeout_seconds=60)
+    yield found
+    client.delete(POLICY_API, "FallbackPolicy", "services")
+
+
+def is_decided(client: ApiClient) -> bool:
+    decision = decision_of(client.create(service("probe"), dry_run=True))
+    return decision is not None and decision["option"] == DEAR
+
+
+def service(name: str, *, starts_in: str = "0s") -> Object:
+    container = {
+        "name": "main",
+        "image": "serve",
+        "env": [{"name": "MODE", "value": "as-submitted"}],
+        "resources": {"requests": {"cpu": "1"}},
+    }
+    metadata = {"labels": {"app": name}, "annotations": {STARTS_IN: starts_in}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {
+            "name": name,
+            "namespace": NAMESPACE,
+            "labels": {paper.QUEUE_LABEL: GREEN},
+        },
+        "spec": {
+            "replicas": REPLICAS,
+            "selector": {"matchLabels": {"app": name}},
+            "strategy": {"rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}},
+            "template": {"metadata": metadata, "spec": {"containers": [container]}},
+        },
+    }
+
+
+def now(client: ApiClient, name: str) -> Object:
+    return client.get("apps/v1", "Deployment", name, namespace=NAMESPACE)
+
+
+def pods_in(client: ApiClient, name: str) -> list[tuple[str, bool]]:
+    """List the pods of a service that are not ending: their queues, and whether each is ready."""
+    pods = client.list("v1", "Pod", namespace=NAMESPACE)
+    return sorted(
+        (pod["metadata"]["labels"][paper.QUEUE_LABEL], has_condition(pod, "Ready"))
+        for pod in pods
+        if pod["metadata"]["labels"].get("app") == name
+        and "deletionTimestamp" not in pod["metadata"]
+    )
+
+
+def wait_until_in(client: ApiClient, name: str, queue: str) -> None:
+    wanted = [(queue, True)] * REPLICAS
+    wait_for(
+        lambda: pods_in(client, name) == wanted,
+        lambda: f"all of {pods_in(client, name)} are in {queue}",
+        timeout_seconds=60,
+    )
+
+
+@contextlib.contextmanager
+def readiness(client: ApiClient, name: str) -> Iterator[list[int]]:
+    """Collect how many pods of a service are ready after each event from now on."""
+    ready: dict[str, bool] = {}
+    counts: list[int] = []
+
+    def read(events: Iterator[Object]) -> None:
+        for event in events:
+            pod = event["object"]
+            is_ending = event["type"] == "DELETED" or "deletionTimestamp" in pod["metadata"]
+            ready[pod["metadata"]["name"]] = has_condition(pod, "Ready") and not is_ending
+            counts.append(sum(ready.values()))
+
+    with client.watching("v1", "Pod", selector=f"app={name}") as events:
+        thread = threading.Thread(target=read, args=(events,))
+        thread.start()
+        wait_for(lambda: REPLICAS in counts, "all pods are watched")
+        counts.clear()
+        yield counts
+    thread.join()
+
+
+def applied(plane: ControlPlane, folder: Path, wanted: Object) -> None:
+    manifest = folder / "service.json"
+    manifest.write_text(json.dumps(wanted))
+    told = plane.kubectl("apply", "-f", str(manifest))
+    assert told.returncode == 0, told.stderr
+
+
+def test_a_service_is_moved_and_undone_while_it_serves(plane, policy, tmp_path):
+    client = plane.client
+    applied(plane, tmp_path, service("web"))
+    wait_until_in(client, "web", DEAR)
+    place = ["-n", NAMESPACE, "--kubeconfig", str(plane.kubeconfig)]
+
+    with readiness(client, "web") as counts:
+        result = CliRunner().invoke(main, ["move", "deployment/web", "--to", CHEAP, *place])
+        wait_until_in(client, "web", CHEAP)
+        # Kueue writes the queue of the Deployment's own label over that of the pods.
+        applied(plane, tmp_path, service("web"))
+        moved = now(client, "web")
+    assert result.exit_code == 0, result.output
+    assert "Deployment serving/web is in LocalQueue cheap (cheap)." in result.output
+    assert min(counts) == REPLICAS
+    # Kueue keeps that label while a pod is ready.
+    assert queues_of(moved) == (DEAR, CHEAP)
+    assert container_of(moved)["env"] == [{"name": "MODE", "value": CHEAP}]
+    assert moved["spec"]["strategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}
+
+    result = CliRunner().invoke(main, ["undo", "deployment/web", *place])
+    wait_until_in(client, "web", GREEN)
+    applied(plane, tmp_path, service("web"))
+
+    assert result.exit_code == 0, result.output
+    assert "as it was submitted, in LocalQueue green." in result.output
+    undone = now(client, "web")
+    assert (queues_of(undone), decision_of(undone)) == ((DEAR, GREEN), None)
+    assert undone["spec"]["strategy"] == {
+        "type": "RollingUpdate",
+        **service("web")["spec"]["strategy"],
+    }
+    assert container_of(undone)["env"] == container_of(service("web"))["env"]
+
+
+def queues_of(item: Object) -> tuple[str, str]:
+    """Return the queue on the Deployment and that on its pod template."""
+    template = item["spec"]["template"]
+    return tuple(each["metadata"]["labels"][paper.QUEUE_LABEL] for each in (item, template))
