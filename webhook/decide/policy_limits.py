@@ -35,6 +35,10 @@ from webhook.model.reasons import Obstacle
 from webhook.state.snapshot import Snapshot
 
 _CONTAINERS: Final = ("spec", "containers")
+NOT_RESIZED: Final = frozenset({"StatefulSet"})
+"""Kinds whose replicas Kueue lets change only from and to 0:
+https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/statefulset/statefulset_webhook.go
+"""
 _AT_CREATION = "Kubernetes takes {} at creation only"
 
 
@@ -70,6 +74,19 @@ def of_undo(policy: FallbackPolicy) -> Iterator[PolicyLimit]:
     for index, name in enumerate(policy.spec.match.kinds):
         if name != PLAIN and (why := _of_kind(BY_NAME[name], policy)):
             yield _undo(f"spec.match.kinds[{index}]", why)
+
+
+def of_autoscale(policy: FallbackPolicy, *, is_on: bool = True) -> Iterator[PolicyLimit]:
+    """List which services are not scaled; *is_on*: the controller keeps autoscalers."""
+    if policy.spec.autoscale is None:
+        return
+    if not is_on:
+        why = "nothing is autoscaled, as controller.autoscale is off in the chart"
+        yield PolicyLimit(path="spec.autoscale", why=why)
+    for index, name in enumerate(policy.spec.match.kinds):
+        if name in NOT_RESIZED:
+            why = f"no {name} is autoscaled, as Kueue lets its replicas change only from and to 0"
+            yield PolicyLimit(path=f"spec.match.kinds[{index}]", why=why)
 
 
 def of_older_kubernetes(policy: FallbackPolicy) -> Iterator[PolicyLimit]:
