@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from webhook.api import published
+from webhook.api import published, resources
 from webhook.api.kubernetes_api import ClusterError, Forbidden, KubernetesApi, NotServed, Refused
 from webhook.api.resources import Key, ReadObject, Resource, full_name, read_by
 from webhook.api.watch import WatchUpdate
@@ -48,7 +48,7 @@ ANEW_SECONDS: Final = 60.0
 MOST_READ: Final = 50
 """Services in one step, each by a call; of more some wait for the next."""
 _PATH: Final = "/apis/autoscaling/v2"
-_HPAS: Final = "horizontalpodautoscalers"
+_HPAS: Final = resources.AUTOSCALERS
 _OF_CONDITION: Final = ("type", "status", "reason")
 
 

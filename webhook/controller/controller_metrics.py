@@ -8,6 +8,7 @@ from typing import Final
 
 from webhook.decide.cluster_choice import Nomination
 from webhook.hindsight import bills
+from webhook.hindsight.freed_slices import SliceSize
 from webhook.hindsight.journal import JournalEntry
 from webhook.metric_table import (
     A_CLUSTER,
@@ -15,6 +16,7 @@ from webhook.metric_table import (
     A_NAMESPACE,
     A_POLICY,
     A_PRICED_RESOURCE,
+    A_SLICE,
     A_TARIFF,
     A_TREE,
     AN_OPTION,
@@ -60,6 +62,7 @@ class ControllerMetrics:
         self._holds(table)
         self._nominations(table)
         self._devices(table)
+        self.slices = SliceMetrics(table)
 
     def _about_policies(self, table: Table) -> None:
         self.writes = table.counter(
@@ -391,6 +394,36 @@ class CostMetrics:
                         self._rate.labels(name, cluster, flavor, resource).set(value)
                 if (value := _now(prices.carbon, unix)) is not None:
                     self._intensity.labels(name, cluster).set(value)
+
+
+class SliceMetrics:
+    """What is free of devices and of no use to what waits; only the leading controller has it."""
+
+    def __init__(self, table: Table) -> None:
+        self._unusable = table.gauge(
+            "controller_unusable_device_parts",
+            "Devices, as a sum of parts, that are free in slices smaller than this. Only with "
+            "accelerators.fragmentationMinutes.",
+            resource=A_SLICE,
+        )
+        self._blocked = table.gauge(
+            "controller_blocked_slices",
+            "Slices that wait although what is free of devices, cut otherwise, might be enough for "
+            "them.",
+            resource=A_SLICE,
+        )
+
+    def show(self, sizes: Iterable[SliceSize]) -> None:
+        """Set what was found; remove the series of all other sizes."""
+        self.forget()
+        for size in sizes:
+            self._unusable.labels(size.resource).set(sum(size.unusable.values()))
+            self._blocked.labels(size.resource).set(size.blocked)
+
+    def forget(self) -> None:
+        """Remove all series, as another controller has them."""
+        self._unusable.clear()
+        self._blocked.clear()
 
 
 def _now(rate: Curve | None, unix: float) -> float | None:

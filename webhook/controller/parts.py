@@ -23,6 +23,7 @@ from webhook.controller.congestion_publisher import CongestionPublisher, followe
 from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.controller.device_reader import DeviceReader
 from webhook.controller.followed_watches import FollowedWatches
+from webhook.controller.fragmentation_publisher import FragmentationPublisher
 from webhook.controller.hold_keeper import HoldKeeper
 from webhook.controller.job_events import JobEvents
 from webhook.controller.look_back_process import LookBack
@@ -87,6 +88,7 @@ def table(given: Surroundings) -> tuple[Part, ...]:
         _keys(given),
         _jobs(given, policies.note_unreviewed),
         *_prometheus(given, records),
+        *_fragmentation(given),
         Part(
             name="records",
             step=records.step,
@@ -187,6 +189,19 @@ def _prometheus(given: Surroundings, records: Records) -> Iterator[Part]:
         step=devices.step,
         takes={**given.of_jobs(devices.take_jobs), RUNS.kind: devices.take_runs},
     )
+
+
+def _fragmentation(given: Surroundings) -> Iterator[Part]:
+    if not given.settings.fragmentation_minutes:
+        return
+    publisher = FragmentationPublisher(
+        given.client,
+        given.settings,
+        is_leader=given.is_leader,
+        failures=given.failures,
+        metrics=given.metrics,
+    )
+    yield Part(name="fragmentation", step=publisher.step, follows_workloads=lambda _: True)
 
 
 def _holds(given: Surroundings) -> Part:

@@ -30,6 +30,7 @@ from webhook.model.policy.fallback_policy import (
     StrategyType,
     TolerationChanges,
 )
+from webhook.model.policy.rules import SERVICES
 from webhook.model.queues import ClusterQueue
 from webhook.model.reasons import Obstacle
 from webhook.state.snapshot import Snapshot
@@ -219,8 +220,17 @@ def of_moves(policy: FallbackPolicy) -> Iterator[PolicyLimit]:
         if option.guests is not None and uncounted:
             why = f"it is refused to each {_listed(uncounted)}, which are not counted as guests"
             yield PolicyLimit(path=f"{path}.guests", why=why)
+    yield from _of_services(policy)
     if policy.spec.reconsider is not None:
         yield from _of_reconsidering(policy)
+
+
+def _of_services(policy: FallbackPolicy) -> Iterator[PolicyLimit]:
+    services = [name for name in policy.spec.match.kinds if name in SERVICES]
+    told = policy.spec.serving or any(option.serving for option in policy.spec.options)
+    if services and policy.spec.strategy.least_cost is not None and not told:
+        why = f"each {_listed(services)} with a request-rate is refused, as no option has `serving`"
+        yield PolicyLimit(path="spec.options", why=why)
 
 
 def _of_reconsidering(policy: FallbackPolicy) -> Iterator[PolicyLimit]:

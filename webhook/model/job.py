@@ -201,9 +201,11 @@ class Job:
 
     def with_pod_sets(self, pod_sets: tuple[PodSet, ...]) -> Job:
         """Return the Job with other pod sets, and as many Workloads as these have replicas."""
-        counted = (pod_set.replicas for pod_set in pod_sets if pod_set.replicas is not None)
-        numbers = (replicas.number for replicas in counted if replicas.are_workloads)
-        return replace(self, pod_sets=pod_sets, workloads=next(numbers, self.workloads))
+        workloads = self.workloads
+        for pod_set in pod_sets:
+            if pod_set.replicas is not None and pod_set.replicas.are_workloads:
+                workloads = pod_set.replicas.number
+        return replace(self, pod_sets=pod_sets, workloads=workloads)
 
     @property
     def reference(self) -> str:
