@@ -36,10 +36,6 @@ from webhook.model.reasons import Obstacle
 from webhook.state.snapshot import Snapshot
 
 _CONTAINERS: Final = ("spec", "containers")
-NOT_RESIZED: Final = frozenset({"StatefulSet"})
-"""Kinds whose replicas Kueue lets change only from and to 0:
-https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/statefulset/statefulset_webhook.go
-"""
 _AT_CREATION = "Kubernetes takes {} at creation only"
 
 
@@ -85,7 +81,7 @@ def of_autoscale(policy: FallbackPolicy, *, is_on: bool = True) -> Iterator[Poli
         why = "nothing is autoscaled, as controller.autoscale is off in the chart"
         yield PolicyLimit(path="spec.autoscale", why=why)
     for index, name in enumerate(policy.spec.match.kinds):
-        if name in NOT_RESIZED:
+        if not BY_NAME[name].resizes:
             why = f"no {name} is autoscaled, as Kueue lets its replicas change only from and to 0"
             yield PolicyLimit(path=f"spec.match.kinds[{index}]", why=why)
 

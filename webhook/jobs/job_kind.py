@@ -134,6 +134,8 @@ class JobKind:
     itself."""
     carries_marks: bool = True
     """Whether Kueue copies labels and annotations of its pods into Workloads."""
+    resizes: bool = True
+    """Whether Kueue lets the replicas of a service change while its pods run."""
     rolls: bool = False
     """Whether it replaces its pods by new ones when its pod template changes, also while they
     run."""

@@ -20,7 +20,6 @@ from webhook.cost.service_level import (
 )
 from webhook.decide import filters, options
 from webhook.decide.applicant import Applicant, Moment, read_applicant
-from webhook.decide.policy_limits import NOT_RESIZED
 from webhook.jobs import BY_NAME
 from webhook.kueue.capacity import most_workloads
 from webhook.kueue.requests import needs
@@ -71,7 +70,7 @@ def wanted_autoscaler(
     *policy* says ``autoscale``. What the queues hold now counts for nothing.
     """
     job, scaled = service.job, policy.spec.autoscale
-    if job.kind in NOT_RESIZED:
+    if not BY_NAME[job.kind].resizes:
         return f"Kueue lets the replicas of a {job.kind} change only from and to 0"
     option = next((each for each in policy.spec.options if each.name == service.option), None)
     if option is None or scaled is None:
