@@ -129,6 +129,12 @@ def test_kinds_that_are_never_moved_are_named(kind, because):
     assert found == [f"spec.match.kinds[0]: reconsider moves no {kind}: {because}"]
 
 
+def test_of_what_serves_a_deployment_is_moved_by_what_an_hour_costs():
+    found = limits(GPU, CPU, kinds=["Deployment"], reconsider={}, strategy={"type": "Cost"})
+
+    assert found == []
+
+
 def test_who_is_not_known_any_more_is_moved_to_no_option_for_some():
     users = {**CPU, "only": {"groups": ["ml"]}}
     urgent = {**CPU, "only": {"priorityClasses": ["high"]}}

@@ -232,7 +232,7 @@ def _of_services(policy: FallbackPolicy) -> Iterator[PolicyLimit]:
 def _of_reconsidering(policy: FallbackPolicy) -> Iterator[PolicyLimit]:
     kinds = []
     for index, name in enumerate(policy.spec.match.kinds):
-        if why := _never_moved(BY_NAME[name]):
+        if why := _never_moved(BY_NAME[name], policy):
             path = f"spec.match.kinds[{index}]"
             yield PolicyLimit(path=path, why=f"reconsider moves no {name}: {why}")
         else:
@@ -248,13 +248,15 @@ def _of_reconsidering(policy: FallbackPolicy) -> Iterator[PolicyLimit]:
             yield PolicyLimit(path=path, why=f"reconsider moves {what}: {obstacle.meaning}")
 
 
-def _never_moved(kind: JobKind) -> str:
+def _never_moved(kind: JobKind, policy: FallbackPolicy) -> str:
     """Return why the controller moves no Job of a kind; empty: it may."""
     if not kind.is_movable:
         return Obstacle.CREATION_ONLY.meaning
     if not kind.is_whole:
         return "its pods are defined in other objects, which the controller does not read"
-    # A run that has a length is what moves are judged by.
+    if kind.rolls and policy.spec.strategy.least_cost is not None:
+        return ""
+    # A run that has a length is what moves are judged by, or what a service costs an hour.
     return "" if kind.finishes else "it never ends, so no run of it is known"
 
 
