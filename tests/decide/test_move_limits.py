@@ -130,7 +130,9 @@ def test_kinds_that_are_never_moved_are_named(kind, because):
 
 
 def test_of_what_serves_a_deployment_is_moved_by_what_an_hour_costs():
-    found = limits(GPU, CPU, kinds=["Deployment"], reconsider={}, strategy={"type": "Cost"})
+    serving = {**GPU, "serving": {"requestsPerSecond": "20", "latency": "80ms"}}
+
+    found = limits(serving, CPU, kinds=["Deployment"], reconsider={}, strategy={"type": "Cost"})
 
     assert found == []
 
