@@ -30,6 +30,7 @@ MORE: Final = (
     "teamPolicies.enabled=true",
     "kinds={Job,TrainJob}",
     "kinds={Job,Pod}",
+    "kinds={Job,Deployment}",
 )
 LESS: Final = ("certificates.mode=certManager", "console.followJobs=false")
 _PLACES: Final = {NAMESPACE: "the release's namespace", "kueue-system": "Kueue's namespace"}

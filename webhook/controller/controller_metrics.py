@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import isnan
 from typing import Final
@@ -93,10 +94,12 @@ class ControllerMetrics:
             "Moves of pending Jobs that were written, by outcome. moved: its Workload "
             "shows it. conflict: the Job changed meanwhile. refused: by the webhook or the API "
             "server. lost: no Workload showed it in time. repaired: quota that it held in the "
-            "queue it had left was taken back. failed: the API server could not be reached.",
+            "queue it had left was taken back. putBack: a service whose new pods were not ready in "
+            "time. failed: the API server could not be reached.",
             policy=ANY_POLICY,
             outcome=OUTCOMES,
         )
+        self._obstacles: dict[str, Counter[tuple[str, Obstacle]]] = {}
         self._gained = table.counter(
             "controller_move_gained_seconds",
             "Expected gain of moves: seconds that all pending Jobs together are done sooner.",
@@ -104,7 +107,7 @@ class ControllerMetrics:
         )
         self._not_moved = table.gauge(
             "controller_not_moved_jobs",
-            "Pending Jobs of policies with reconsider that cannot be moved, by reason.",
+            "Pending Jobs, and services, that policies with reconsider cannot move, by reason.",
             policy=A_POLICY,
             reason=tuple(map(str, Obstacle)),
         )
@@ -180,10 +183,13 @@ class ControllerMetrics:
         if gained > 0:
             self._gained.labels(policy).inc(gained)
 
-    def show_obstacles(self, obstacles: Mapping[tuple[str, Obstacle], int]) -> None:
-        """Set of each policy how many of its pending Jobs cannot be moved, by why."""
+    def show_obstacles(
+        self, obstacles: Mapping[tuple[str, Obstacle], int], *, of: str = "jobs"
+    ) -> None:
+        """Set of each policy how many of its pending Jobs, or its services, cannot be moved."""
+        self._obstacles[of] = Counter(obstacles)
         self._not_moved.clear()
-        for (policy, obstacle), count in obstacles.items():
+        for (policy, obstacle), count in sum(self._obstacles.values(), Counter()).items():
             self._not_moved.labels(policy, str(obstacle)).set(count)
 
     def count_writes(self, what: str, *, written: int, failed: int) -> None:
@@ -408,8 +414,8 @@ class SliceMetrics:
         )
         self._blocked = table.gauge(
             "controller_blocked_slices",
-            "Slices that wait although what is free of devices, cut otherwise, might be enough for "
-            "them.",
+            "Slices that wait although as much is free on some Node, on whatever devices, in other "
+            "sizes.",
             resource=A_SLICE,
         )
 

@@ -15,7 +15,7 @@ from math import inf
 from webhook.api import published
 from webhook.api.client import Client
 from webhook.api.resources import POLICIES, TEAM_POLICIES
-from webhook.controller import cluster_dispatcher, mover
+from webhook.controller import cluster_dispatcher, mover, service_mover
 from webhook.controller.adviser import Adviser
 from webhook.controller.autoscaler_keeper import AUTOSCALERS, AutoscalerKeeper
 from webhook.controller.cluster_dispatcher import ClusterDispatcher
@@ -30,6 +30,7 @@ from webhook.controller.look_back_process import LookBack
 from webhook.controller.mover import Mover
 from webhook.controller.records import RUNS, Records, read_run
 from webhook.controller.savings_publisher import SavingsPublisher
+from webhook.controller.service_mover import ServiceMover
 from webhook.controller.start_writer import StartWriter
 from webhook.controller.status_keeper import PolicyKeeper
 from webhook.controller.unreviewed import Unreviewed, fetching
@@ -103,6 +104,7 @@ def table(given: Surroundings) -> tuple[Part, ...]:
         _advice(given),
         _starts(given),
         _moves(given),
+        _service_moves(given),
         *_autoscalers(given),
         Part(
             name="policies",
@@ -290,12 +292,28 @@ def _moves(given: Surroundings) -> Part:
         may_write=given.is_leader,
         metrics=given.metrics,
     )
+    services = given.watches.rolling
     return Part(
         name="moves",
         step=moves.step,
-        takes=dict.fromkeys(given.watches.pending, moves.take),
+        takes={name: moves.take for name in given.watches.pending if name not in services},
         begin=moves.begin,
         wait=lambda: mover.STEP_SECONDS if given.watches.with_workloads else inf,
+    )
+
+
+def _service_moves(given: Surroundings) -> Part:
+    moves = ServiceMover(
+        given.client,
+        max_state_age=given.settings.max_state_age,
+        may_write=given.is_leader,
+        metrics=given.metrics,
+    )
+    return Part(
+        name="services",
+        step=moves.step,
+        takes=dict.fromkeys(given.watches.rolling, moves.take),
+        wait=lambda: service_mover.STEP_SECONDS if given.watches.with_workloads else inf,
     )
 
 

@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 from webhook.adapt.adaptation import scaled
 from webhook.cost import terms
 from webhook.cost.service_level import (
+    MOST_REPLICAS,
     ReplicaSpeed,
     ServiceLevel,
     level_at,
@@ -23,13 +24,14 @@ from webhook.cost.service_level import (
 from webhook.cost.terms import Span
 from webhook.decide import expectations, objective
 from webhook.decide.applicant import Applicant
+from webhook.jobs import BY_NAME
 from webhook.learn.device_runs import DevicePart, guess
 from webhook.model.costs.prices import DAY, HOUR, NO_PRICES, Cost, Place
+from webhook.model.costs.service import Autoscaler
 from webhook.model.decision import Assessment, Rejection
 from webhook.model.job import Job, PodSets
 from webhook.model.policy.custom_object import AUTO
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option, seconds
-from webhook.model.policy.rules import SERVICES
 from webhook.model.policy.spec import ReplicaServing
 from webhook.model.queues import PodSetNeeds
 from webhook.model.reasons import Reason
@@ -38,12 +40,6 @@ from webhook.model.words import brief
 PartsOf: TypeAlias = Callable[[Option], Sequence[DevicePart | None]]
 """The parts of devices that a replica could get in an option; of what is not known None."""
 _PER_CENT: Final = 100
-
-
-def is_compared(applicant: Applicant) -> bool:
-    """Return whether a service's options are compared by what its replicas cost an hour."""
-    by_cost = applicant.policy.spec.strategy.least_cost is not None
-    return by_cost and applicant.job.kind in SERVICES and applicant.wishes.request_rate is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,13 +106,18 @@ def sized(
         if known.speed.latency > target:
             detail = f"a request takes {brief(known.speed.latency)} there"
         return _too_slow(detail, target)
-    if AUTO in option.adaptation.replicas.values():
-        most = applicant.wishes.max_replicas
-        if most is not None and needed.replicas > most:
+    others = applicant.snapshot.cluster.autoscalers.get((job.namespace, job.reference))
+    is_set = others is None and AUTO in option.adaptation.replicas.values()
+    autoscaler = others or _own(applicant)
+    if is_set or autoscaler is not None:
+        if bound := _bound(applicant, autoscaler, needed.replicas):
             detail = f"it takes {needed.replicas} replicas to answer 95 % of {rate:g} requests a"
-            detail += f" second in {brief(target)}, and its max-replicas is {most}"
+            detail += f" second in {brief(target)}, and {bound}"
             return Rejection(reason=Reason.TOO_MANY_REPLICAS, detail=detail)
-        return _with_replicas(job, needed.replicas), replace(needed, is_guess=known.is_guess)
+        # So many it will have, even if they are not ours to set.
+        number = max(needed.replicas, autoscaler.least if autoscaler is not None else 1)
+        level = replace(level_at(rate, number, known.speed), is_guess=known.is_guess)
+        return with_replicas(job, number) if is_set else job, level
     number = next(each.replicas.number for each in job.pod_sets if each.replicas is not None)
     level = level_at(rate, number, known.speed)
     if level.latency > target:
@@ -126,20 +127,40 @@ def sized(
     return job, replace(level, is_guess=known.is_guess)
 
 
+def _own(applicant: Applicant) -> Autoscaler | None:
+    """Return the bounds of the autoscaler that the policy wants for a service; None: it has none.
+
+    What quota holds is no bound of it here, as that is judged for all replicas.
+    """
+    wanted = applicant.policy.spec.autoscale
+    if wanted is None or not BY_NAME[applicant.job.kind].resizes:
+        return None
+    return Autoscaler(name="", least=wanted.min_replicas or 1, most=MOST_REPLICAS)
+
+
 def _too_slow(detail: str, target: float) -> Rejection:
     detail = f"{detail}, and its target-latency is {brief(target)}"
     return Rejection(reason=Reason.LATENCY_NOT_MET, detail=detail)
 
 
-def _with_replicas(job: Job, number: int) -> Job:
+def _bound(applicant: Applicant, autoscaler: Autoscaler | None, needed: int) -> str:
+    """Return what keeps a service from having so many replicas, in words; empty: nothing."""
+    most = applicant.wishes.max_replicas
+    if most is not None and needed > most:
+        return f"its max-replicas is {most}"
+    if autoscaler is not None and needed > autoscaler.most:
+        return f"HorizontalPodAutoscaler {autoscaler.name} has maxReplicas {autoscaler.most}"
+    return ""
+
+
+def with_replicas(job: Job, number: int) -> Job:
+    """Return a service with so many replicas."""
     pod_sets = PodSets(scaled(pod_set, number) for pod_set in job.pod_sets)
     return job if pod_sets == job.pod_sets else job.with_pod_sets(pod_sets)
 
 
 def together(asked: Sequence[PodSetNeeds], workloads: int) -> tuple[PodSetNeeds, ...]:
     """Return what so many Workloads ask for, as if they were one."""
-    if workloads == 1:
-        return tuple(asked)
     return tuple(replace(each, count=each.count * workloads, known={}) for each in asked)
 
 

@@ -1,4 +1,4 @@
-"""How a service does with so many replicas."""
+"""How a service does with so many replicas, and who else sets their number."""
 
 from __future__ import annotations
 
@@ -16,3 +16,12 @@ class ServiceLevel:
     """Seconds, as the 95th percentile."""
     is_guess: bool = False
     """Whether what a replica does is derived from the devices' data sheets alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Autoscaler:
+    """The bounds of somebody's HorizontalPodAutoscaler, which owns the replicas of a service."""
+
+    name: str
+    least: int
+    most: int
