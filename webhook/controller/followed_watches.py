@@ -17,11 +17,13 @@ from webhook.decide.wishes import HOLD, NEVER_HOLD, NONE, Wishes, read_wishes
 from webhook.flow.decided_job import DecidedJob, read_decided_job
 from webhook.hindsight.journal_keeper import JobMetadata, known_of
 from webhook.jobs import BY_NAME, JobKind
+from webhook.learn import job_class
 from webhook.model import fields, holds, job_manifest, marks
 from webhook.model.faults import attempted
 from webhook.model.fields import FieldError
 from webhook.model.job import DECISION, PLAIN, UNDONE, Job
 from webhook.model.policy.fallback_policy import Mode
+from webhook.model.policy.rules import SERVICES
 from webhook.model.reasons import EventReason
 from webhook.model.signatures import SigningKeys
 from webhook.reconsider import advice, choose, pending_jobs
@@ -156,6 +158,8 @@ class WatchedJob(NamedTuple):
     """Whether it was decided, and says that it can go on from a checkpoint."""
     wishes: Wishes = NONE
     """What its annotations ask for; of one that was not decided, nothing."""
+    service: DecidedService | None = None
+    """Of a service that a policy has sent to an option."""
 
 
 def followed(kind: JobKind, keys: Callable[[], SigningKeys | None] = lambda: None) -> Resource:
@@ -182,6 +186,7 @@ def _watched(source: Mapping[str, Any], kind: JobKind, keys: SigningKeys | None)
         held=_held(decided, metadata),
         resumes=decided.believed is not None and advice.can_resume(job.annotations),
         wishes=_wishes(job, unix) if decided.believed is not None else NONE,
+        service=_service(decided),
     )
 
 
@@ -207,6 +212,37 @@ def _held(decided: DecidedJob, metadata: Mapping[str, Any]) -> HeldJob | None:
         others=holds.without_ours(job.annotations),
         hold=recorded.hold if recorded is not None else None,
         refuses=job.annotations.get(HOLD) == NEVER_HOLD,
+    )
+
+
+class DecidedService(NamedTuple):
+    """What is known by its metadata of a service that a policy has sent to an option."""
+
+    policy: str
+    option: str
+    cluster_queue: str
+    """That of the option, as it was at the decision."""
+    job_class: str
+    """The key of its class; empty: nothing is learned from it, or it runs in a worker cluster."""
+    since: float
+    """When it was sent there, in seconds since 1970."""
+
+
+def _service(decided: DecidedJob) -> DecidedService | None:
+    recorded = decided.believed
+    if recorded is None or recorded.option is None or recorded.mode is not Mode.ENFORCE:
+        return None
+    if decided.kind.kind not in SERVICES:
+        return None
+    taken = next((each for each in recorded.options if each.name == recorded.option), None)
+    is_here = taken is not None and not taken.cluster
+    mark = job_class.parse_mark(recorded.job_class, decided.current.namespace) if is_here else None
+    return DecidedService(
+        policy=recorded.policy,
+        option=recorded.option,
+        cluster_queue=taken.cluster_queue if taken is not None else "",
+        job_class=mark.job_class.key if mark is not None else "",
+        since=recorded.moved_unix or recorded.unix,
     )
 
 
