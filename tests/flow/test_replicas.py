@@ -68,6 +68,14 @@ def stored(kind, spec):
     return {"apiVersion": known.api_version, "kind": kind, "metadata": metadata, "spec": spec}
 
 
+def service(kind, **spec):
+    if kind == "LeaderWorkerSet":
+        spec["leaderWorkerTemplate"] = {"size": 2, "workerTemplate": pods("1")}
+    else:
+        spec["template"] = pods("1")
+    return stored(kind, spec)
+
+
 def setting(replicas, kind="RayJob", **adaptation):
     """The paper's policy, for a kind, with an option that sets replicas."""
     return policy(
@@ -242,3 +250,30 @@ def suspended(spec):
 
 def test_a_policy_may_set_replicas_of_just_those_kinds_that_have_some():
     assert {kind.kind for kind in KINDS.values() if kind.replicas} == set(SCALED_KINDS)
+
+
+@pytest.mark.parametrize(
+    ("kind", "workloads", "counted"),
+    [
+        ("Deployment", 4, {"main": (1, 1_000)}),
+        ("StatefulSet", 1, {"main": (4, 4_000)}),
+        ("LeaderWorkerSet", 4, {"main": (2, 2_000)}),
+    ],
+)
+def test_replicas_of_a_service_are_its_workloads_or_its_pods(kind, workloads, counted):
+    rule, job = setting({"main": 4}, kind), service(kind, replicas=8)
+
+    assert counts(job, rule) == counted
+    assert adapt(BY_NAME[kind].read(job), rule.spec.options[1]).workloads == workloads
+
+
+@pytest.mark.parametrize("given", [{"replicas": 8}, {}], ids=["some", "none"])
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "LeaderWorkerSet"])
+def test_an_undo_puts_the_submitted_number_of_a_service_back(kind, given):
+    submitted = service(kind, **given)
+
+    created, _ = create(server_of(setting({"main": 4}, kind)), copy.deepcopy(submitted))
+
+    assert (decision(created)["option"], created["spec"]["replicas"]) == ("cpu", 4)
+    original = original_from_json(decision(created)["original"])
+    assert undone(created, original, BY_NAME[kind].allowed)["spec"] == submitted["spec"]

@@ -17,6 +17,7 @@ from webhook.model.decision import Rejection
 from webhook.model.fields import Json
 from webhook.model.job import Job, PodSet, PodSets
 from webhook.model.pods import Container, PodTemplate, Resources
+from webhook.model.policy.custom_object import AUTO
 from webhook.model.policy.fallback_policy import (
     Accelerator,
     Adaptation,
@@ -232,7 +233,7 @@ def adapt(job: Job, option: Option) -> Job:
     if not option.adaptation.model_fields_set:
         return job
     pod_sets = _adapt(job.pod_sets, option.adaptation)
-    return job if pod_sets is job.pod_sets else replace(job, pod_sets=pod_sets)
+    return job if pod_sets is job.pod_sets else job.with_pod_sets(pod_sets)
 
 
 def _adapt(pod_sets: tuple[PodSet, ...], adaptation: Adaptation) -> tuple[PodSet, ...]:
@@ -450,6 +451,8 @@ def _replica_problems(pod_sets: Sequence[PodSet], adaptation: Adaptation) -> Ite
             yield f"no pod set {name}; the Job has {', '.join(by_name)}"
         elif pod_set.replicas is None:
             yield f"the number of pods of {name} may not change"
+        elif wanted == AUTO:
+            continue
         elif int(wanted) < pod_set.replicas.least:
             yield f"{wanted} replicas of {name}, at least {pod_set.replicas.least}"
         elif int(wanted) > pod_set.replicas.most:
@@ -457,12 +460,20 @@ def _replica_problems(pod_sets: Sequence[PodSet], adaptation: Adaptation) -> Ite
 
 
 def _with_replicas(pod_set: PodSet, adaptation: Adaptation) -> PodSet:
-    """Return a pod set with the replicas that an adaptation gives it; else the very same object."""
-    given, now = adaptation.replicas.get(pod_set.name), pod_set.replicas
-    if given is None or now is None or now.number == int(given):
+    """Return a pod set with the number of replicas that an adaptation gives; else the same object.
+
+    ``AUTO`` is no number: how many hold a service's latency is not known here.
+    """
+    given = adaptation.replicas.get(pod_set.name, AUTO)
+    return pod_set if given == AUTO else scaled(pod_set, int(given))
+
+
+def scaled(pod_set: PodSet, wanted: int) -> PodSet:
+    """Return a pod set with so many replicas; the very same object where nothing changes."""
+    now = pod_set.replicas
+    if now is None or now.number == wanted:
         return pod_set
-    wanted = int(given)
-    count = wanted * now.pods_each
+    count = pod_set.count if now.are_workloads else wanted * now.pods_each
     return replace(pod_set, count=count, replicas=replace(now, number=wanted, given=wanted))
 
 

@@ -33,7 +33,7 @@ from webhook.model.job import (
     REASON,
     UNDONE,
 )
-from webhook.model.words import figure, harmless, span
+from webhook.model.words import brief, figure, harmless, span
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -57,6 +57,15 @@ _TERMS: Final[Mapping[str, str]] = {
 }
 """Columns of a comparison by cost, and the terms in them, as ``decision_record.cost_json`` names
 them; that of a term that is nothing everywhere is left out."""
+_HOURLY: Final[Mapping[str, str]] = {
+    "RATES": "money",
+    "POWER": "electricity",
+    "CO2": "carbonGrams",
+    "CONGESTION": "congestion",
+    "AN HOUR": "total",
+}
+"""The same of an hour of a service."""
+_SERVED: Final = ("OPTION", "QUEUE", "CLUSTER", "REPLICAS", "USED", "LATENCY")
 _MAY_BE_NOTHING: Final = ("LATE", "CONGESTION", "TRANSFER")
 _MEASURED: Final[Mapping[str, str]] = {
     "RATES": "money",
@@ -88,6 +97,10 @@ def table(
     }
     if decision.hold is not None:
         lines += _hold(hold_json(decision.hold))
+    recorded = decision_record.decision_json(decision_record.record_of(decision))["options"]
+    if _are_served(recorded):
+        header, *rows = _served_cells(recorded)
+        return [*lines, "", *_rows(header, rows, decision.option or "", width)]
     if decision.options:
         header, *rows = _cells(decision, costs)
         lines += ["", *_rows(header, rows, decision.option or "", width)]
@@ -125,6 +138,37 @@ def _cells(decision: Decision, costs: _Costs) -> list[tuple[str, ...]]:
     is_forecast = any(option.forecast is not None for option in decision.options)
     header, cells_of = (_FORECAST, _forecast_cells) if is_forecast else (_COUNTED, _counted)
     return [header, *map(cells_of, decision.options)]
+
+
+def _are_served(options: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether options were compared by how many replicas of a service they need."""
+    return any("replicas" in option for option in options)
+
+
+def _served_cells(options: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """Return recorded options of a service in columns, with what an hour costs."""
+    costs = [option["cost"] for option in options if isinstance(option.get("cost"), dict)]
+    columns = {
+        column: term
+        for column, term in _HOURLY.items()
+        if column not in _MAY_BE_NOTHING or any(cost.get(term) for cost in costs)
+    }
+    header = (*_SERVED, *columns, _WHY)
+    return [header, *(_served_row(option, columns) for option in options)]
+
+
+def _served_row(option: Mapping[str, Any], columns: Mapping[str, str]) -> tuple[str, ...]:
+    used: Any = option.get("utilisation")
+    latency: Any = option.get("latency")
+    costs = option["cost"] if isinstance(option.get("cost"), dict) else EMPTY
+    return (
+        *(_text(option, key) for key in ("name", "queue", "cluster")),
+        _text(option, "replicas") or "-",
+        f"{used:.0%}" if _is_number(used) else "-",
+        brief(latency) if _is_number(latency) else "-",
+        *(_amount(costs, term) for term in columns.values()),
+        _text(option, "rejected") or _text(option, "passedOver"),
+    )
 
 
 def _are_compared(costs: _Costs) -> bool:
@@ -345,7 +389,10 @@ def as_text(decision: Mapping[str, Any], limit: int | None) -> list[Line]:
     lines += _hold(decision.get("hold"))
     options = _objects(decision, "options")
     is_held = isinstance(decision.get("hold"), dict)
-    if options:
+    if _are_served(options):
+        header, *cells = _served_cells(options)
+        lines += ["", *_rows(header, cells, _text(decision, "option"), limit)]
+    elif options:
         taken = _text(decision, "option")
         rows = [
             _row(option, is_held=is_held and _text(option, "name") == taken) for option in options

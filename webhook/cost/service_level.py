@@ -13,6 +13,18 @@ from dataclasses import dataclass
 from math import inf, log
 from typing import Final
 
+from webhook.model.costs.service import ServiceLevel
+
+__all__ = [
+    "MOST_REPLICAS",
+    "PERCENTILE",
+    "ReplicaSpeed",
+    "ServiceLevel",
+    "erlang_c",
+    "level_at",
+    "replicas_for",
+]
+
 PERCENTILE: Final = 0.95
 """Of requests that are answered within the latency."""
 MOST_REPLICAS: Final = 10_000
@@ -27,17 +39,6 @@ class ReplicaSpeed:
     """The most requests a second that it can answer; above 0."""
     latency: float
     """Seconds that a request takes that does not wait, as the percentile."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceLevel:
-    """How a service does with so many replicas."""
-
-    replicas: int
-    utilisation: float
-    """Rate by what all replicas can answer; at 1 and above, the line grows without end."""
-    latency: float
-    """Seconds, as the percentile."""
 
 
 def level_at(rate: float, replicas: int, per_replica: ReplicaSpeed) -> ServiceLevel:

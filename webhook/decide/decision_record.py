@@ -24,6 +24,7 @@ from pydantic.alias_generators import to_camel
 from webhook.admission.patch import to_pointer
 from webhook.model import fields
 from webhook.model.costs.prices import Cost
+from webhook.model.costs.service import ServiceLevel
 from webhook.model.decision import (
     VERSION,
     Assessment,
@@ -152,6 +153,12 @@ class RecordedOption:
     """What ``runs`` rests on, so that people can judge it (docs/log.md)."""
     finishes_in: _Seconds = None
     finishes_between: _Range = None
+    replicas: _Count = None
+    """Of a service that says its request rate, whose ``cost`` is that of an hour."""
+    utilisation: _Seconds = None
+    """Its rate by what all replicas can answer."""
+    latency: _Seconds = None
+    """The 95th percentile, in seconds."""
     cost: _Cost = None
     rejected: ShownText = ""
     """Why it was refused, in words after the ``Reason``; empty: it was not."""
@@ -375,7 +382,19 @@ def _recorded_option(option: Assessment) -> RecordedOption:
         rejected=str(option.rejection or ""),
         passed_over=str(option.passed_over or ""),
         **figures,
+        **_of_service(option.service),
     )
+
+
+def _of_service(level: ServiceLevel | None) -> dict[str, Any]:
+    """Return how a service does as an option's fields; what never ends is not known."""
+    if level is None:
+        return {}
+    return {
+        "replicas": level.replicas,
+        "utilisation": three_digits(level.utilisation),
+        "latency": three_digits(level.latency) if level.latency < inf else None,
+    }
 
 
 def _figures(forecast: Forecast) -> dict[str, Any]:

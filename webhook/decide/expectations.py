@@ -162,18 +162,28 @@ def _later(first: Start, second: Start) -> Start:
 
 def _place(applicant: Applicant, assessment: Assessment, begun: _Begun) -> Place | None:
     """Return what the Job would use in an option, and what that costs; None: it is not known."""
-    snapshot, there = applicant.snapshot, begun.there
+    there = begun.there
     if begun.found is None or not begun.found.usage:
         return None
-    prices = _prices(applicant, assessment, begun.found.usage, there)
+    place = place_of(applicant, assessment, begun.found.usage, there)
     # How often runs of the Job's class there began soon after another's end; 0: unknown.
-    learned = (there or snapshot).learned.run_times.get((applicant.job_class.key, begun.names))
+    learned = (there or applicant.snapshot).learned.run_times.get(
+        (applicant.job_class.key, begun.names)
+    )
+    return replace(place, warm=learned.warm) if learned is not None else place
+
+
+def place_of(
+    applicant: Applicant, assessment: Assessment, usage: Amounts, there: Snapshot | None = None
+) -> Place:
+    """Return what *usage* costs in an option; *there*: the worker, if it is watched."""
+    snapshot = applicant.snapshot
+    prices = _prices(applicant, assessment, usage, there)
     is_here = not assessment.clusters
     return Place(
-        usage=begun.found.usage,
+        usage=usage,
         prices=terms.metered(prices, snapshot.learned.device_uses.get(applicant.job_class.key)),
         congestion=_congestion(snapshot, assessment, there),
-        warm=learned.warm if learned is not None else 0.0,
         seen=snapshot.learned.interruptions if is_here else {},
     )
 

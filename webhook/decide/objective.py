@@ -77,9 +77,17 @@ def weigh(assessments: Sequence[Assessment], stakes: Stakes, wishes: Wishes, uni
     """
     for assessment in assessments:
         assessment.cost = _with_terms(assessment, stakes, wishes, unix)
+    compare(assessments, stakes.capped)
+
+
+def compare(assessments: Sequence[Assessment], capped: tuple[str, ...] = ()) -> None:
+    """Leave out of all costs what is not known of each, and say so.
+
+    *capped* is what else is to be said of them.
+    """
     costs = [(each, each.cost) for each in assessments if each.cost is not None]
     unknown, said = _left_out({each.option: cost for each, cost in costs if each.rejection is None})
-    said = (*stakes.capped, *said)
+    said = (*capped, *said)
     if said:
         nothing = dict.fromkeys(unknown)
         for each, cost in costs:
@@ -150,7 +158,7 @@ def _with_terms(assessment: Assessment, stakes: Stakes, wishes: Wishes, unix: fl
         ),
         time=stakes.time_value * (span.end - unix) / HOUR,
         lateness=_lateness(forecast, span.end - unix, stakes, wishes.deadline),
-        congestion=_congestion(place, span),
+        congestion=congestion_of(place, span),
         transfer=_transfer(place, wishes),
         stakes=stakes,
     )
@@ -174,7 +182,8 @@ def late_cost(stakes: Stakes, slack: float, sigma: float) -> float:
     return stakes.late_hour * late / HOUR + stakes.late_fixed * probability
 
 
-def _congestion(place: Place | None, span: Span) -> float:
+def congestion_of(place: Place | None, span: Span) -> float:
+    """Return what those who wait for the same would give for it."""
     if place is None or not place.congestion:
         return 0.0
     hourly = sum(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from operator import attrgetter
 from typing import Final
@@ -25,7 +26,7 @@ from webhook.adapt.movable_env import with_movable_env
 from webhook.cost.cluster_prices import devices_of
 from webhook.cost.device_shares import DeviceShare, is_worse, share_of, worst
 from webhook.cost.slice_geometry import USABLE
-from webhook.decide import expectations, filters, remote_options
+from webhook.decide import expectations, filters, remote_options, serving
 from webhook.decide.applicant import Applicant
 from webhook.decide.filters import OptionCandidate
 from webhook.decide.wishes import Wishes
@@ -35,11 +36,12 @@ from webhook.kueue.assignment import Assignment
 from webhook.kueue.flavor_plan import flavors_with_topology, plan_flavors
 from webhook.kueue.requests import MIN_PARALLELISM, declared, needs, priority_of
 from webhook.kueue.topology_placement import FlavorDomains, could_hold, domains_of, level_of
+from webhook.learn.device_runs import DevicePart
 from webhook.model import quantity
 from webhook.model.costs.device_table import slice_by_name
 from webhook.model.costs.devices import Device, DeviceUse, Isolation
 from webhook.model.costs.prices import NO_PRICES
-from webhook.model.decision import Assessment, Rejection
+from webhook.model.decision import Assessment, Fit, Rejection
 from webhook.model.job import Job, PodSet, PodSets
 from webhook.model.pods import PodTemplate
 from webhook.model.policy.fallback_policy import (
@@ -54,7 +56,7 @@ from webhook.model.policy.spec import UnknownMemory
 from webhook.model.quantity import FlavorResource
 from webhook.model.queues import ClusterQueue, PodSetNeeds
 from webhook.model.reasons import Reason
-from webhook.state.occupancy import Occupancy, assignment, passes_now
+from webhook.state.occupancy import ExplainedAssignment, Occupancy, assignment, passes_now
 from webhook.state.snapshot import Snapshot
 
 _count = attrgetter("count")
@@ -68,7 +70,9 @@ def assess(applicant: Applicant) -> tuple[Assessment, ...]:
 
     """
     assessments = fitted(applicant)
-    if applicant.policy.spec.strategy.forecasts:
+    if serving.is_compared(applicant):
+        serving.weigh(applicant, assessments)
+    elif applicant.policy.spec.strategy.forecasts:
         expectations.expect(applicant, assessments)
     return assessments
 
@@ -113,25 +117,18 @@ def _fit(candidate: OptionCandidate, assessment: Assessment) -> None:
     """Adapt the Job, and find out whether it is valid and how the ClusterQueue would admit it."""
     applicant, cluster_queue = candidate.applicant, candidate.cluster_queue
     snapshot = applicant.snapshot
-    pod_sets = _adapted_for(candidate)
-    if isinstance(pod_sets, Rejection):
-        assessment.rejection = pod_sets
-        return
-    job = applicant.job
-    if pod_sets is not job.pod_sets:
-        job = replace(job, pod_sets=pod_sets)
-    if refusal := refusal_of_devices(candidate, job):
-        assessment.rejection = refusal
+    job = _judged(candidate, assessment)
+    if isinstance(job, Rejection):
+        assessment.rejection = job
         return
     asked = needs(job, snapshot.cluster, snapshot.setup.kueue)
-    if refusal := _too_small(candidate, job, asked, queue=cluster_queue):
-        assessment.rejection = refusal
-        return
     priority = priority_of(applicant.job, candidate.option, snapshot.cluster)
     # Quota is judged after recent placements are counted in, so a burst is decided one by one
     # (decision 0001).
     found = assignment(applicant.occupancy, asked, cluster_queue, priority=priority)
     assessment.job, assessment.needs = job, asked
+    if assessment.service is not None:
+        found = _of_all_replicas(found, candidate, assessment, priority)
     assessment.fit, assessment.rejection = found.fit, found.rejection
     assessment.preempts, assessment.detail = found.preempts, found.detail
     assessment.is_placed = found.assignment.is_placed
@@ -151,6 +148,82 @@ def _fit(candidate: OptionCandidate, assessment: Assessment) -> None:
         # Any other AdmissionCheck may take its time after MultiKueue's has passed.
         is_alone = multikueue.only_multikueue(cluster_queue, snapshot.setup)
         _count_in_best(assessment, passes=passes and is_alone)
+
+
+def _judged(candidate: OptionCandidate, assessment: Assessment) -> Job | Rejection:
+    """Return the Job as adapted, if it is valid and its devices are enough; or why it is not.
+
+    Of a service its replicas are set, and how it does with them is filled in.
+    """
+    applicant, snapshot = candidate.applicant, candidate.applicant.snapshot
+    pod_sets = _adapted_for(candidate)
+    if isinstance(pod_sets, Rejection):
+        return pod_sets
+    job = applicant.job
+    if pod_sets is not job.pod_sets:
+        job = job.with_pod_sets(pod_sets)
+    if refusal := refusal_of_devices(candidate, job):
+        return refusal
+    asked = needs(job, snapshot.cluster, snapshot.setup.kueue)
+    if refusal := _too_small(candidate, job, asked, queue=candidate.cluster_queue):
+        return refusal
+    if not serving.is_compared(applicant):
+        return job
+    known = serving.known_of(applicant.policy, candidate.option, partial(_parts_in, applicant))
+    sized = serving.sized(applicant, candidate.option, job, known)
+    if isinstance(sized, Rejection):
+        return sized
+    job, assessment.service = sized
+    return job
+
+
+def _parts_in(applicant: Applicant, option: Option) -> list[DevicePart | None]:
+    """Return the parts of devices that a pod of a service could get in an option."""
+    queues = filters.resolve(option, applicant.job, applicant.submitted, applicant.snapshot)
+    if isinstance(queues, Rejection):
+        return [None]
+    candidate = OptionCandidate(
+        applicant=applicant, option=option, local_queue=queues[0], cluster_queue=queues[1]
+    )
+    pod_sets = _adapted_for(candidate)
+    if isinstance(pod_sets, Rejection):
+        return [None]
+    setup, cluster = applicant.snapshot.setup, applicant.snapshot.cluster
+    asked = needs(applicant.job.with_pod_sets(pod_sets), cluster, setup.kueue)
+    templates = [pod_set.template for pod_set in pod_sets]
+    given = devices_given(templates, asked, queues[1], applicant.occupancy, cluster="")
+    return [
+        DevicePart(
+            device=device,
+            resource=resource,
+            amount=max(each.per_pod.get(resource, 0) for each in asked),
+        )
+        if device is not None
+        else None
+        for (_, resource), device in given
+    ]
+
+
+def _of_all_replicas(
+    one: ExplainedAssignment, candidate: OptionCandidate, assessment: Assessment, priority: int
+) -> ExplainedAssignment:
+    """Return how the ClusterQueue would take all Workloads of a service, *one* of which it would.
+
+    It is refused where they would wait: some of its replicas alone do not hold its latency.
+    """
+    job, queue, found = assessment.job, candidate.cluster_queue, one
+    if job is not None and job.workloads > 1 and one.rejection is None:
+        everything = serving.together(assessment.needs, job.workloads)
+        found = assignment(candidate.applicant.occupancy, everything, queue, priority=priority)
+    tree = candidate.applicant.occupancy.forest.tree(queue.name)
+    if tree is not None:
+        assessment.usage = tree.amounts(found.assignment.taken)
+    replicas = assessment.service.replicas if assessment.service is not None else 0
+    if found.rejection is None and found.fit is not Fit.WAITS:
+        return found
+    why = found.rejection or Rejection(reason=Reason.REPLICAS_WOULD_WAIT, detail=found.detail)
+    detail = f"for its {replicas} replicas it {why.detail}"
+    return replace(found, rejection=replace(why, detail=detail))
 
 
 def _adapted_for(candidate: OptionCandidate) -> tuple[PodSet, ...] | Rejection:

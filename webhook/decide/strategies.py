@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from math import hypot, inf
 from statistics import NormalDist
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
+from webhook.decide import serving
 from webhook.decide.applicant import Applicant
 from webhook.decide.objective import TIED
 from webhook.decide.wishes import Wishes
@@ -25,6 +26,7 @@ from webhook.model.policy.fallback_policy import (
     ThresholdRule,
     seconds,
 )
+from webhook.model.policy.rules import SERVICES
 from webhook.model.policy.strategy import FinishTime, Gain, LeastCost, Saving
 from webhook.model.reasons import Stayed
 from webhook.model.words import clip, figure, span
@@ -152,6 +154,27 @@ class _Known:
     finish: float
     run: RunTime
 
+    @property
+    def is_guess(self) -> bool:
+        """Whether its cost rests on a guess by the devices' speed."""
+        return self.run.basis is Basis.PROFILE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sized:
+    """An option that is not refused, in which a service would hold its latency."""
+
+    index: int
+    option: Assessment
+
+    @property
+    def is_guess(self) -> bool:
+        return self.option.service is not None and self.option.service.is_guess
+
+
+_Priced: TypeAlias = _Known | _Sized
+_PricedT = TypeVar("_PricedT", bound=_Priced)
+
 
 def choose_by_finish_time(applicant: Applicant, assessments: Sequence[Assessment]) -> Choice:
     """Choose the option with the earliest finish; without a forecast, the first one not refused.
@@ -176,6 +199,8 @@ def choose_by_cost(applicant: Applicant, assessments: Sequence[Assessment]) -> C
 
     A later option is chosen only where it saves the policy's minimum.
     """
+    if applicant.job.kind in SERVICES:
+        return _choose_for_service(applicant, assessments)
     known = _comparable(applicant, assessments)
     if isinstance(known, Choice):
         return known
@@ -197,6 +222,48 @@ def choose_by_cost(applicant: Applicant, assessments: Sequence[Assessment]) -> C
         *_refused(assessments),
     )
     return take_option(applicant, assessments, best.index, because, passed)
+
+
+def _choose_for_service(applicant: Applicant, assessments: Sequence[Assessment]) -> Choice:
+    """Choose the option in which an hour costs least; where that is not known, the first one."""
+    sized = [
+        _Sized(index=index, option=option)
+        for index, option in enumerate(assessments)
+        if option.rejection is None
+    ]
+    if not sized:
+        return leave(assessments)
+    first = sized[0]
+    because: Iterable[str]
+    if not serving.is_compared(applicant):
+        because = ("it says no request-rate, so the first option is kept",)
+        return take_option(applicant, assessments, first.index, because)
+    if _total(first) == inf:
+        because = (*_does(first), "its cost is not known, so the first option is kept")
+        return take_option(applicant, assessments, first.index, because)
+    saving = (applicant.policy.spec.strategy.least_cost or LeastCost()).minimum_saving
+    best, passed = _cheapest(sized, saving, applicant.draw)
+    rivals = [candidate for candidate in sized if candidate is not best]
+    rival = rivals[0] if best is not first else min(rivals, key=_total, default=None)
+    amount, than = _money(best, rival, applicant.snapshot.costs.currency)
+    instead = f" instead of {than} in {rival.option.queue}" if rival and than else ""
+    because = (
+        *_does(best),
+        f"{amount} an hour{instead}",
+        *(f"{assessments[index].queue}: {why.detail}" for index, why in passed.items()),
+        *_congested(sized),
+        *(best.option.cost.said if best.option.cost is not None else ()),
+        *_refused(assessments),
+    )
+    return take_option(applicant, assessments, best.index, because, passed)
+
+
+def _does(sized: _Sized) -> Iterator[str]:
+    """Say how a service does in an option."""
+    if sized.option.service is not None:
+        yield serving.level_words(sized.option.service)
+    if sized.is_guess:
+        yield "a guess by the devices' speed"
 
 
 def _comparable(applicant: Applicant, assessments: Sequence[Assessment]) -> list[_Known] | Choice:
@@ -225,8 +292,8 @@ def _comparable(applicant: Applicant, assessments: Sequence[Assessment]) -> list
 
 
 def _cheapest(
-    known: Sequence[_Known], saving: Saving, draw: float
-) -> tuple[_Known, dict[int, Rejection]]:
+    known: Sequence[_PricedT], saving: Saving, draw: float
+) -> tuple[_PricedT, dict[int, Rejection]]:
     """Return the cheapest option that is worth it, and why those that cost less are not."""
     # Each is compared with the best so far: every step down the policy's list must be worth it.
     best, *later = known
@@ -251,9 +318,13 @@ def _least_fragmenting(known: Sequence[_Known], best: _Known) -> _Known:
         return best
     most = _total(best) * (1 + TIED)
     for candidate in known:
-        is_guess = candidate.run.basis is Basis.PROFILE and best.run.basis is not Basis.PROFILE
         its = _fragmentation(candidate)
-        if not is_guess and its is not None and its < least and _total(candidate) <= most:
+        if (
+            candidate.is_guess <= best.is_guess
+            and its is not None
+            and its < least
+            and _total(candidate) <= most
+        ):
             best, least = candidate, its
     return best
 
@@ -263,7 +334,7 @@ def _fragmentation(candidate: _Known) -> float | None:
 
 
 def _against_saving(
-    candidate: _Known, best: _Known, saving: Saving, draw: float
+    candidate: _Priced, best: _Priced, saving: Saving, draw: float
 ) -> Rejection | None:
     """Return why *candidate* does not save enough on *best*, None: it does.
 
@@ -274,7 +345,7 @@ def _against_saving(
     amount, part = float(saving.amount), before * saving.percent / 100
     least = max(amount, part)
     minimum = f"the minimum of {figure(amount) if amount >= part else f'{saving.percent:g} %'}"
-    if candidate.run.basis is Basis.PROFILE:
+    if candidate.is_guess:
         least *= GUESSED_TIMES
         minimum = f"twice {minimum}, as for a guess"
     if saved < least or saved <= 0.0:
@@ -286,7 +357,7 @@ def _against_saving(
     return None
 
 
-def _total(candidate: _Known) -> float:
+def _total(candidate: _Priced) -> float:
     total = candidate.option.cost.total if candidate.option.cost is not None else None
     return inf if total is None else total
 
@@ -304,11 +375,11 @@ def _compared(best: _Known, rival: _Known | None, currency: str) -> Iterator[str
         apart = best.finish - rival.finish
         done += f", {span(abs(apart))} {'later' if apart > 0 else 'sooner'}"
     yield f"{done}{_noted(best.option)}"
-    if best.run.basis is Basis.PROFILE:
+    if best.is_guess:
         yield "its run is a guess by the devices' speed"
 
 
-def _money(best: _Known, rival: _Known | None, currency: str) -> tuple[str, str]:
+def _money(best: _Priced, rival: _Priced | None, currency: str) -> tuple[str, str]:
     """Return what an option costs, and what another one does; "": there is none to compare with.
 
     Money that is really paid if it is known of both, else what all terms come to.
@@ -322,7 +393,7 @@ def _money(best: _Known, rival: _Known | None, currency: str) -> tuple[str, str]
     return f"cost in all {figure(_total(best))}", than
 
 
-def _congested(known: Sequence[_Known]) -> Iterator[str]:
+def _congested(known: Sequence[_Priced]) -> Iterator[str]:
     for candidate in known:
         congestion = candidate.option.cost.congestion if candidate.option.cost is not None else None
         if congestion:

@@ -74,7 +74,8 @@ def _of_pods(before: Sequence[PodSet], after: Sequence[PodSet]) -> tuple[tuple[s
     had = set(chain.from_iterable(_resources(old) for old, _ in pairs))
     has = set(chain.from_iterable(_resources(new) for _, new in pairs))
     others = dict.fromkeys(chain.from_iterable(_others(*pair, had & has) for pair in pairs))
-    if any(old.count != new.count for old, new in zip(before, after, strict=True)):
+    pairs_of_sets = zip(before, after, strict=True)
+    if any((old.count, old.replicas) != (new.count, new.replicas) for old, new in pairs_of_sets):
         others["replicas"] = None
     return tuple(sorted(had - has)), tuple(sorted(has - had)), tuple(others)
 
@@ -227,6 +228,8 @@ def _to_object(kind: JobKind, job: Job, *, starts: bool) -> tuple[str, ...]:
     # What can never change once it exists has nothing that could be undone.
     if not kind.is_movable:
         return (f"{PREFIX}to object: {_AT_SUBMISSION}",)
+    # What rolls is put back while it runs.
+    starts = starts and not kind.rolls
     if starts and kind is not JOB:
         return (f"{PREFIX}it starts at once; to object: {_ANEW}",)
     intro, flag = "to object: ", " --recreate" if starts else ""

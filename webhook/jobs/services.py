@@ -22,10 +22,11 @@ from webhook.jobs.served_job import ServedPodSet
 from webhook.model import fields
 from webhook.model.edits import ABSENT, Path
 from webhook.model.fields import child
-from webhook.model.job import MOVE_TO, PODS_QUEUE, QUEUE_LABEL, Job, Rolling
+from webhook.model.job import MOVE_TO, PODS_QUEUE, QUEUE_LABEL, Job, Replicas, Rolling
 from webhook.model.reasons import Obstacle
 
 _TEMPLATE: Path = ("spec", "template")
+_REPLICAS: Path = ("spec", "replicas")
 ROLLING: Final[Path] = ("spec", "strategy", "rollingUpdate")
 _GROUP: Path = ("spec", "leaderWorkerTemplate")
 _LEADER, _WORKER = (*_GROUP, "leaderTemplate"), (*_GROUP, "workerTemplate")
@@ -46,10 +47,25 @@ def _read(source: Mapping[str, Any], *, kind: str, framework: str) -> Job:
     # The StatefulSets that a LeaderWorkerSet makes are queued with it.
     is_a_part = annotations.get(SUSPENDING_PARENT, framework) != framework
     one_by_one = kind == "Deployment"
-    pod_set = ServedPodSet("main", 1 if one_by_one else replicas, _TEMPLATE, pods)
+    pod_set = ServedPodSet(
+        "main",
+        1 if one_by_one else replicas,
+        _TEMPLATE,
+        pods,
+        replicas=_replicas(spec, are_workloads=one_by_one),
+    )
     pod_sets = served_job.read_pod_sets([] if is_a_part or not replicas else [pod_set])
     job = served_job.read_served(source, kind=kind, pod_sets=pod_sets)
     return replace(job, workloads=replicas) if one_by_one else job
+
+
+def _replicas(spec: Mapping[str, Any], *, are_workloads: bool) -> Replicas:
+    return Replicas(
+        path=_REPLICAS,
+        number=_number(spec, "replicas", "spec"),
+        given=fields.integer(spec, "replicas", "spec"),
+        are_workloads=are_workloads,
+    )
 
 
 def _read_deployment(source: Mapping[str, Any]) -> Job:
@@ -84,12 +100,13 @@ def read_lws(source: Mapping[str, Any]) -> Job:
     group = fields.mapping(spec, "leaderWorkerTemplate", "spec")
     size, replicas = _number(group, "size", where), _number(spec, "replicas", "spec")
     workers = fields.mapping(group, "workerTemplate", where)
-    pod_sets = [ServedPodSet("main", size, _WORKER, workers)]
+    scaled = _replicas(spec, are_workloads=True)
+    pod_sets = [ServedPodSet("main", size, _WORKER, workers, replicas=scaled)]
     if group.get("leaderTemplate") is not None:
         leader = fields.mapping(group, "leaderTemplate", where)
         fields.mapping(leader, "spec", child(where, "leaderTemplate"))
         pod_sets = [
-            ServedPodSet("leader", 1, _LEADER, leader),
+            ServedPodSet("leader", 1, _LEADER, leader, replicas=scaled),
             ServedPodSet("worker", size - 1, _WORKER, workers),
         ]
     pod_sets = pod_sets if replicas else []
@@ -142,7 +159,8 @@ _SERVICE: Final = JobKind(
     plural="statefulsets",
     framework="statefulset",
     templates=(_TEMPLATE,),
-    allowed=allowed_in((_TEMPLATE,)),
+    replicas=(_REPLICAS,),
+    allowed=(*allowed_in((_TEMPLATE,)), _REPLICAS),
     # Kueue writes it in place of suspending; its pods then come with a scheduling gate.
     suspend=(*_TEMPLATE, "metadata", "annotations", SUSPENDING_PARENT),
     read=partial(_read, kind="StatefulSet", framework="statefulset"),
@@ -174,7 +192,7 @@ LEADERWORKERSET: Final = replace(
     plural="leaderworkersets",
     framework="leaderworkerset.x-k8s.io/leaderworkerset",
     templates=(_LEADER, _WORKER),
-    allowed=allowed_in((_LEADER, _WORKER)),
+    allowed=(*allowed_in((_LEADER, _WORKER)), _REPLICAS),
     suspend=(*_WORKER, "metadata", "annotations", SUSPENDING_PARENT),
     read=read_lws,
     owns_queued=True,

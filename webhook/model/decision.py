@@ -18,12 +18,14 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from webhook.model.costs.prices import Cost, Place
+from webhook.model.costs.service import ServiceLevel
 from webhook.model.edits import Edit
 from webhook.model.fields import FieldError, seconds_since_1970
 from webhook.model.forecasts import Forecast
 from webhook.model.holds import Hold, hold_json, read_hold
 from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import Mode
+from webhook.model.quantity import Amounts
 from webhook.model.queues import Arrival, PodSetNeeds
 from webhook.model.reasons import Explained, LeftAlone, Obstacle, Reason, Skip, Stayed
 from webhook.model.words import harmless, plain_number
@@ -85,6 +87,11 @@ class Assessment:
     """What it would cost there; None: nothing is known of prices, or it is not forecast."""
     place: Place | None = None
     """What it would use there, and what that costs; None: it is not forecast where it would run."""
+    service: ServiceLevel | None = None
+    """How a service would do there, whose ``cost`` is that of an hour; None: it is none that says
+    its request rate, or that is not known."""
+    usage: Amounts = field(default_factory=dict)
+    """The quota that all replicas of such a service would be charged."""
     job: Job | None = None
     """The Job as it would be under this option."""
     needs: tuple[PodSetNeeds, ...] = ()

@@ -87,6 +87,8 @@ class Replicas:
     """How many pods a replica has."""
     least: int = 1
     most: int = MOST_REPLICAS
+    are_workloads: bool = False
+    """Whether each replica is a Workload of its own, so that none has more pods for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +198,12 @@ class Job:
     own_queue: str | None = None
     """What its own label says where the queue that counts is that of its pod template; None: its
     label counts."""
+
+    def with_pod_sets(self, pod_sets: tuple[PodSet, ...]) -> Job:
+        """Return the Job with other pod sets, and as many Workloads as these have replicas."""
+        counted = (pod_set.replicas for pod_set in pod_sets if pod_set.replicas is not None)
+        numbers = (replicas.number for replicas in counted if replicas.are_workloads)
+        return replace(self, pod_sets=pod_sets, workloads=next(numbers, self.workloads))
 
     @property
     def reference(self) -> str:

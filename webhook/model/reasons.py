@@ -553,6 +553,26 @@ class Reason(Explained):
         "the Job has no pod set whose replicas the option sets, or may not have so many of it",
         "Name a pod set of the Job, and a number within its own bounds.",
     )
+    SERVING_UNKNOWN = (
+        "servingUnknown",
+        "it is not known what one replica of the service does on the option's device",
+        "Give the option `serving`, or the devices an AcceleratorProfile.",
+    )
+    LATENCY_NOT_MET = (
+        "latencyNotMet",
+        "the service's replicas would not hold its `target-latency` on the option's device",
+        "Nothing, for a device so slow; else more replicas, or `adaptation.replicas` with Auto.",
+    )
+    TOO_MANY_REPLICAS = (
+        "tooManyReplicas",
+        "holding the `target-latency` takes more replicas than the service may have",
+        "Nothing, if its owner means it; else raise `max-replicas`, or its autoscaler's bound.",
+    )
+    REPLICAS_WOULD_WAIT = (
+        "replicasWouldWait",
+        "the ClusterQueue has no quota free for all replicas that hold the `target-latency`",
+        "Nothing; it is decided by the quota of the moment.",
+    )
     EXCEEDS_MAXIMUM = (
         "exceedsMaximum",
         "the Job asks for more than the ClusterQueue could ever give, borrowing included",

@@ -59,6 +59,11 @@ def span(seconds: float) -> str:
     return _two(whole, (_DAY, "d"), smaller)
 
 
+def brief(seconds: float) -> str:
+    """Write the time of a request: ``129ms``, ``1.25s``."""
+    return f"{1000 * seconds:.3g}ms" if seconds < 1 else f"{seconds:.3g}s"
+
+
 def _two(seconds: int, large: tuple[int, str], small: tuple[int, str]) -> str:
     """Write seconds in two units, rounded to the smaller one, which is left out if it is 0."""
     rounded = round(seconds / small[0]) * small[0]

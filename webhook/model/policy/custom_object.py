@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -174,6 +174,8 @@ DeviceCount: TypeAlias = Annotated[
 DeviceCounts: TypeAlias = Annotated[
     dict[str, DeviceCount], Field(max_length=8), BeforeValidator(stored)
 ]
+AUTO: Final = "Auto"
+"""In place of a number of replicas: as many as hold a service's latency."""
 ReplicaCount: TypeAlias = Annotated[
     str,
     Field(

@@ -231,6 +231,8 @@ def _exceeds(request: str | None, limit: str | None) -> bool:
     return quantity.exact(request) > quantity.exact(limit)
 
 
+SERVICES: Final = ("Deployment", "LeaderWorkerSet", "StatefulSet")
+"""Kinds that may say how many requests they serve, by which what they cost can be compared."""
 SCALED_KINDS: Final = (
     "JAXJob",
     "JobSet",
@@ -241,6 +243,7 @@ SCALED_KINDS: Final = (
     "RayJob",
     "TFJob",
     "XGBoostJob",
+    *SERVICES,
 )
 """Kinds whose Jobs have pod sets whose number of replicas an option may change."""
 _POLICY = (
@@ -477,8 +480,6 @@ _TEAM_STRATEGY = (
     ),
 )
 
-SERVICES: Final = ("Deployment", "LeaderWorkerSet", "StatefulSet")
-"""Kinds that may say how many requests they serve, by which what they cost can be compared."""
 ENDLESS: Final = ("RayCluster", *SERVICES)
 """Kinds that never end by themselves, so that no finish of theirs can be expected."""
 

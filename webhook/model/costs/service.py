@@ -1,0 +1,18 @@
+"""How a service does with so many replicas."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceLevel:
+    """How a service does with so many replicas."""
+
+    replicas: int
+    utilisation: float
+    """Rate by what all replicas can answer; at 1 and above, the line grows without end."""
+    latency: float
+    """Seconds, as the 95th percentile."""
+    is_guess: bool = False
+    """Whether what a replica does is derived from the devices' data sheets alone."""
