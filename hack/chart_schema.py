@@ -40,6 +40,7 @@ GIVEN_BY_VALUES: Final = frozenset(
         "holds",
         "watch_workers",
         "dispatcher",
+        "autoscale",
         "prometheus",
     }
 )

@@ -24,6 +24,7 @@ MORE: Final = (
     "console.expose=true",
     "clusters.watchWorkers={name}",
     "clusters.dispatcher=true",
+    "controller.autoscale=true",
     "accelerators.watchNodes=true",
     "teamPolicies.enabled=true",
     "kinds={Job,TrainJob}",

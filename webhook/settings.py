@@ -197,6 +197,10 @@ class Settings(BaseModel):
     waits, until one leads. It is more than it takes until one controller has taken over from
     another (14 s) and servers have seen it lead (10 s)."""
 
+    autoscale: bool = False
+    """Whether the leading controller keeps HorizontalPodAutoscalers for services whose policy says
+    ``autoscale``. Needs the right to make, change and delete them in all namespaces."""
+
     prometheus: PrometheusSettings | None = None
     """The Prometheus that the leading controller asks every 5 minutes how Jobs use their devices.
     None: no Prometheus is asked. Besides API servers, this is the only address that is called."""

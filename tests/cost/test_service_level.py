@@ -12,7 +12,9 @@ from webhook.cost.service_level import (
     ServiceLevel,
     erlang_c,
     level_at,
+    most_rate,
     replicas_for,
+    requests_each,
 )
 
 SPEED = ReplicaSpeed(per_second=20.0, latency=0.08)
@@ -78,3 +80,16 @@ def test_one_replica_fewer_would_not_hold_it(rate, target, per_second):
     assert level is not None
     assert level.latency <= target
     assert level_at(rate, level.replicas - 1, speed).latency > target
+
+
+def test_the_most_that_one_replica_answers_in_time_is_found():
+    # It waits ln(0.28088 / 0.05) / (20 - 5.6175) = 0.12 s, what is left of 200 ms.
+    assert most_rate(0.2, 1, SPEED) == pytest.approx(5.6175, abs=1e-3)
+    assert most_rate(0.08, 1, SPEED) == pytest.approx(1.0)
+    assert most_rate(0.05, 1, SPEED) == 0.0
+
+
+def test_what_a_replica_has_at_once_follows_from_the_rate_and_the_time():
+    # In M/M/1 the mean wait is 0.5 / (20 - 10) s.
+    assert requests_each(10.0, 1, SPEED) == pytest.approx(10 * (0.08 + 0.05))
+    assert requests_each(10.0, 2, SPEED) < requests_each(10.0, 1, SPEED) / 2

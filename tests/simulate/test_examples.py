@@ -244,3 +244,23 @@ def test_jobs_go_where_their_data_is_unless_waiting_costs_more_than_carrying_it(
         assert found["totals"]["transfer"] == pytest.approx(2.8 * carried(found))
     assert 2 * carried(cost) < min(carried(finish), carried(elsewhere))
     assert cost["totals"]["total"] < 0.95 * finish["totals"]["total"]
+
+
+def test_services_go_to_the_cheapest_devices_that_hold_their_latency():
+    scenario = shipped("services", seed=1)
+
+    arms = scenario.arms(["static", "cheapest", "fixed", "scaled"])
+    found = {arm.name: replay(scenario, arm).services for arm in arms}
+
+    options = {name: [each.option for each in services] for name, services in found.items()}
+    assert options == {
+        "static": ["", "", ""],
+        "cheapest": ["t4", "t4", "t4"],
+        "fixed": ["l40s", "h100", "t4"],
+        "scaled": ["l40s", "h100", "t4"],
+    }
+    assert [round(each.within, 2) for each in found["cheapest"]] == [0.0, 0.0, 0.96]
+    assert min(each.within for each in found["scaled"]) > 0.98
+    costs = {name: sum(each.cost.total for each in of) for name, of in found.items()}
+    assert costs["scaled"] < 0.8 * costs["fixed"]
+    assert costs["fixed"] < 0.65 * costs["static"]

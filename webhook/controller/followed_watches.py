@@ -186,7 +186,7 @@ def _watched(source: Mapping[str, Any], kind: JobKind, keys: SigningKeys | None)
         held=_held(decided, metadata),
         resumes=decided.believed is not None and advice.can_resume(job.annotations),
         wishes=_wishes(job, unix) if decided.believed is not None else NONE,
-        service=_service(decided),
+        service=_service(decided, metadata),
     )
 
 
@@ -218,8 +218,12 @@ def _held(decided: DecidedJob, metadata: Mapping[str, Any]) -> HeldJob | None:
 class DecidedService(NamedTuple):
     """What is known by its metadata of a service that a policy has sent to an option."""
 
+    uid: str
+    generation: int
+    """That of its spec."""
     policy: str
     option: str
+    wishes: Wishes
     cluster_queue: str
     """That of the option, as it was at the decision."""
     job_class: str
@@ -228,7 +232,7 @@ class DecidedService(NamedTuple):
     """When it was sent there, in seconds since 1970."""
 
 
-def _service(decided: DecidedJob) -> DecidedService | None:
+def _service(decided: DecidedJob, metadata: Mapping[str, Any]) -> DecidedService | None:
     recorded = decided.believed
     if recorded is None or recorded.option is None or recorded.mode is not Mode.ENFORCE:
         return None
@@ -238,8 +242,11 @@ def _service(decided: DecidedJob) -> DecidedService | None:
     is_here = taken is not None and not taken.cluster
     mark = job_class.parse_mark(recorded.job_class, decided.current.namespace) if is_here else None
     return DecidedService(
+        uid=fields.text(metadata, "uid", "metadata"),
+        generation=fields.integer(metadata, "generation", "metadata") or 0,
         policy=recorded.policy,
         option=recorded.option,
+        wishes=_wishes(decided.current, fields.created_unix(decided.source)),
         cluster_queue=taken.cluster_queue if taken is not None else "",
         job_class=mark.job_class.key if mark is not None else "",
         since=recorded.moved_unix or recorded.unix,

@@ -176,15 +176,20 @@ def post_event(transport: KubernetesApi, written: Mapping[str, Any]) -> None:
 
 def event_on_job(due: Happening, *, unix: float) -> Mapping[str, Any]:
     """Return the Event of a Job."""
-    kind, name = referred(due.key[1])
-    involved = {
+    involved, cause = involved_job(due.key, due.uid), f"{due.uid} {due.mark}"
+    return event(involved, due.reason, due.message, cause=cause, unix=unix)
+
+
+def involved_job(key: Key, uid: str) -> Mapping[str, str]:
+    """Return how an Event names a Job; *key* is its namespace and its reference."""
+    kind, name = referred(key[1])
+    return {
         "apiVersion": kind.api_version,
         "kind": kind.kind,
-        "namespace": due.namespace,
+        "namespace": key[0],
         "name": name,
-        "uid": due.uid,
+        "uid": uid,
     }
-    return event(involved, due.reason, due.message, cause=f"{due.uid} {due.mark}", unix=unix)
 
 
 def event(

@@ -17,6 +17,7 @@ from webhook.api.client import Client
 from webhook.api.resources import POLICIES, TEAM_POLICIES
 from webhook.controller import cluster_dispatcher, mover
 from webhook.controller.adviser import Adviser
+from webhook.controller.autoscaler_keeper import AUTOSCALERS, AutoscalerKeeper
 from webhook.controller.cluster_dispatcher import ClusterDispatcher
 from webhook.controller.congestion_publisher import CongestionPublisher, followed
 from webhook.controller.controller_metrics import ControllerMetrics
@@ -100,6 +101,7 @@ def table(given: Surroundings) -> tuple[Part, ...]:
         _advice(given),
         _starts(given),
         _moves(given),
+        *_autoscalers(given),
         Part(
             name="policies",
             step=policies.step,
@@ -279,4 +281,27 @@ def _moves(given: Surroundings) -> Part:
         takes=dict.fromkeys(given.watches.pending, moves.take),
         begin=moves.begin,
         wait=lambda: mover.STEP_SECONDS if given.watches.with_workloads else inf,
+    )
+
+
+def _autoscalers(given: Surroundings) -> Iterator[Part]:
+    if not given.settings.autoscale:
+        return
+    autoscalers = AutoscalerKeeper(
+        given.client,
+        fetching(given.client),
+        max_state_age=given.settings.max_state_age,
+        is_leader=given.is_leader,
+        keys=given.ring.keys,
+        kinds=given.watches.kinds,
+    )
+    yield Part(
+        name="autoscalers",
+        step=autoscalers.step,
+        takes={
+            **given.of_jobs(autoscalers.take_services),
+            AUTOSCALERS.kind: autoscalers.take,
+        },
+        follows=(AUTOSCALERS,),
+        begin=autoscalers.begin,
     )

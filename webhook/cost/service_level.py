@@ -22,13 +22,17 @@ __all__ = [
     "ServiceLevel",
     "erlang_c",
     "level_at",
+    "most_rate",
     "replicas_for",
+    "requests_each",
 ]
 
 PERCENTILE: Final = 0.95
 """Of requests that are answered within the latency."""
 MOST_REPLICAS: Final = 10_000
 """A service that needs more is taken for one whose rate nothing holds."""
+_HALVINGS: Final = 40
+"""They find a rate to twelve digits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +76,33 @@ def replicas_for(rate: float, target: float, per_replica: ReplicaSpeed) -> Servi
             low = middle + 1
     level = level_at(rate, low, per_replica)
     return level if level.latency <= target else None
+
+
+def most_rate(target: float, replicas: int, per_replica: ReplicaSpeed) -> float:
+    """Return the most requests a second with which so many replicas hold *target* seconds.
+
+    It is 0 where a request takes longer than that even if it does not wait.
+    """
+    low, high = 0.0, replicas * per_replica.per_second
+    if per_replica.latency > target:
+        return low
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        if level_at(middle, replicas, per_replica).latency <= target:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def requests_each(rate: float, replicas: int, per_replica: ReplicaSpeed) -> float:
+    """Return how many requests a replica has on average, answered or waiting (Little's law).
+
+    It is an upper estimate, as the time of one that does not wait is given as a percentile.
+    """
+    free = replicas * per_replica.per_second - rate
+    wait = erlang_c(rate / per_replica.per_second, replicas) / free
+    return rate * (per_replica.latency + wait) / replicas
 
 
 def erlang_c(load: float, replicas: int) -> float:

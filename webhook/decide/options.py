@@ -169,12 +169,17 @@ def _judged(candidate: OptionCandidate, assessment: Assessment) -> Job | Rejecti
         return refusal
     if not serving.is_compared(applicant):
         return job
-    known = serving.known_of(applicant.policy, candidate.option, partial(_parts_in, applicant))
+    known = known_replica(applicant, candidate.option)
     sized = serving.sized(applicant, candidate.option, job, known)
     if isinstance(sized, Rejection):
         return sized
     job, assessment.service = sized
     return job
+
+
+def known_replica(applicant: Applicant, option: Option) -> serving.Known | None:
+    """Return what one replica of a service does in an option; None: nothing tells."""
+    return serving.known_of(applicant.policy, option, partial(_parts_in, applicant))
 
 
 def _parts_in(applicant: Applicant, option: Option) -> list[DevicePart | None]:

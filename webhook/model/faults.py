@@ -18,7 +18,7 @@ nominating worker clusters while no controller leads."""
 CONTROLLER_PARTS: Final = (
     *("messages", "state", "policies", "records"),
     *("events", "moves", "jobs", "keys", "savings", "congestion", "holds", "starts"),
-    *(NOMINATIONS, "advice", "prometheus", "namespaces"),
+    *(NOMINATIONS, "advice", "prometheus", "namespaces", "autoscalers"),
 )
 """Parts of a controller's turn."""
 T = TypeVar("T")

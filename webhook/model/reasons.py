@@ -219,6 +219,16 @@ class EventReason(Explained):
         "on a Job: it runs, and the rest of it would cost much less elsewhere, from a checkpoint",
         "Nothing, or `kubectl fallback advise`.",
     )
+    NOT_AUTOSCALED = (
+        "NotAutoscaled",
+        "on a service: no HorizontalPodAutoscaler is made for it or followed; the message says why",
+        "What the message says, or take `autoscale` out of the policy.",
+    )
+    AT_QUOTA = (
+        "AtQuota",
+        "on a service: its HorizontalPodAutoscaler asks for more replicas than quota can hold",
+        "More quota for the ClusterQueue, or a second service in another queue.",
+    )
     KEEPS_FAILING = (
         "KeepsFailing",
         "on a FallbackPolicy: an option is refused to a class of Jobs for a day",

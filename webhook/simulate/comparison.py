@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict
+from math import inf
 from typing import Any, Final, TypeVar
 
 from pydantic.alias_generators import to_camel
@@ -20,7 +21,14 @@ from pydantic.alias_generators import to_camel
 from webhook.model.tables import aligned
 from webhook.model.words import figure, span
 from webhook.simulate.replay import replay
-from webhook.simulate.results import JobCost, JobResult, Result, Totals, totals
+from webhook.simulate.results import (
+    JobCost,
+    JobResult,
+    Result,
+    ServiceResult,
+    Totals,
+    totals,
+)
 from webhook.simulate.scenario import STATIC, Arm, Scenario
 
 _Part = TypeVar("_Part")
@@ -62,6 +70,8 @@ def table(scenario: Scenario, results: Sequence[Result]) -> str:
     ]
     if scenario.prices is not None:
         lines += ["", *aligned(list(_cost_rows(results)))]
+    if scenario.services:
+        lines += ["", *aligned(list(_service_rows(results)))]
     if 1 < len(scenario.templates) <= _MOST_KINDS:
         header = ("MEAN TURNAROUND", *scenario.templates)
         rows = [(result.strategy, *_by_job(result, scenario)) for result in results]
@@ -161,6 +171,24 @@ def _cost_rows(results: Sequence[Result]) -> Iterator[tuple[str, ...]]:
         yield (result.strategy, *amounts, str(result.totals.late), _amount(costs.total))
 
 
+def _service_rows(results: Sequence[Result]) -> Iterator[tuple[str, ...]]:
+    """Yield the header, and a row for each service in each strategy."""
+    yield ("SERVICE", "STRATEGY", "OPTION", "FEWEST", "MEAN", "MOST", "WITHIN LATENCY", "COST")
+    of_names = zip(*(result.services for result in results), strict=True)
+    for services in of_names:
+        for result, service in zip(results, services, strict=True):
+            yield (
+                service.name,
+                result.strategy,
+                service.option or "-",
+                str(service.fewest),
+                figure(service.mean_replicas),
+                str(service.most),
+                f"{figure(100 * service.within)} %",
+                _amount(service.cost.total if service.cost else None),
+            )
+
+
 def _amount(known: float | None) -> str:
     return "-" if known is None else figure(known)
 
@@ -227,6 +255,37 @@ def _result_json(result: Result, results: Sequence[Result]) -> Mapping[str, Any]
             for name in sorted({job.cluster for job in result.jobs} - {""})
         },
         "jobs": [_job_json(job) for job in result.jobs],
+        **(
+            {"services": [_service_json(each) for each in result.services]}
+            if result.services
+            else {}
+        ),
+    }
+
+
+def _service_json(service: ServiceResult) -> Mapping[str, Any]:
+    return {
+        "name": service.name,
+        "queue": service.queue,
+        "option": service.option or None,
+        "targetLatency": service.target,
+        "withinPercent": _rounded(100 * service.within),
+        "replicas": {
+            "fewest": service.fewest,
+            "mean": _rounded(service.mean_replicas),
+            "most": service.most,
+        },
+        "deviceHours": _rounded(service.device_hours),
+        **_costs_json(service.cost, None),
+        "moments": [
+            {
+                "at": _rounded(moment.at),
+                "rate": _rounded(moment.rate),
+                "replicas": moment.replicas,
+                "latency": None if moment.latency == inf else _rounded(moment.latency),
+            }
+            for moment in service.moments
+        ],
     }
 
 

@@ -10,9 +10,11 @@ import heapq
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import inf
+from typing import Any, NamedTuple
 
 from webhook.adapt.accelerators import is_accelerator
 from webhook.cost.device_shares import fraction
+from webhook.cost.service_level import MOST_REPLICAS
 from webhook.decide import match
 from webhook.decide.applicant import Moment
 from webhook.decide.wishes import NONE as NO_WISHES
@@ -20,7 +22,8 @@ from webhook.decide.wishes import Wishes, read_wishes
 from webhook.flow import create
 from webhook.flow.carry_out import as_submitted
 from webhook.jobs import reduced
-from webhook.kueue import requests
+from webhook.kueue import quota, requests
+from webhook.kueue.capacity import most_workloads
 from webhook.kueue.quota_holders import StartedWorkloads
 from webhook.learn import job_class
 from webhook.learn.estimates import RunTimeLearner
@@ -35,9 +38,10 @@ from webhook.model.queues import Arrival
 from webhook.model.reasons import why_stayed
 from webhook.model.words import rfc3339
 from webhook.simulate.leader import Holds, Moving
+from webhook.simulate.played_services import PlacedService, PlayedService, Scale, Services
 from webhook.simulate.replayed_forecasts import Forecasts, QueuedJob
 from webhook.simulate.results import JobResult, LostRun, Result, costed
-from webhook.simulate.scenario import Arm, Scenario, Submission
+from webhook.simulate.scenario import Arm, Scenario, ServiceRun, Submission
 from webhook.simulate.site import UNTIL_ENDED, Site, TrueRunTimes, Workers, amounts
 from webhook.state.occupancy import Occupancy
 from webhook.state.snapshot import Snapshot, updated
@@ -68,6 +72,15 @@ MOST_PREEMPTED = 1000
 """How often a Job may be preempted: some Jobs take quota from each other for ever."""
 
 
+class _Considered(NamedTuple):
+    """What is created in a replay, and what admission made of it."""
+
+    job: Job
+    arrival: Arrival
+    decision: Decision | None
+    """None: no policy decided."""
+
+
 class _Replay:
     def __init__(self, scenario: Scenario, arm: Arm, run_times: RunTimeLearner) -> None:
         self._scenario, self._arm = scenario, arm
@@ -79,6 +92,7 @@ class _Replay:
         self._workers = Workers(scenario.workers, self._here, scenario.policies, scenario.prices)
         # While Workloads are dispatched to workers, forecasts change by the clock alone.
         self._moving = Moving(snapshot, self._forecasts, is_quiet=not scenario.workers)
+        self._services = Services(scenario.services)
         self._policies = {policy.name: policy for policy in arm.policies}
         self._devices = snapshot.costs.prices.get("", NO_PRICES).devices
         self._own = len(self._here.simulations)
@@ -99,34 +113,85 @@ class _Replay:
             progress(number)
         self._go_to(inf)
         jobs = tuple(self._results[arrived.name] for arrived in self._scenario.submissions)
-        if (billed := self._scenario.billed or self._scenario.prices) is not None:
-            jobs = costed(jobs, billed, self._scenario.policies, self._wishes)
-        return Result(strategy=self._arm.name, jobs=jobs)
+        billed, policies = self._scenario.billed or self._scenario.prices, self._scenario.policies
+        if billed is not None:
+            jobs = costed(jobs, billed, policies, self._wishes)
+        services = self._services.results(billed, policies)
+        return Result(strategy=self._arm.name, jobs=jobs, services=services)
 
     def _go_to(self, now: float) -> None:
         agenda = self._agenda
         if not agenda:
             self._holds.skip(now)
-        while agenda or self._holds.count:
+        while agenda or self._holds.count or self._services.next_step < inf:
             first = agenda[0][0] if agenda else inf
-            if min(first, self._moving.next_step, self._holds.next_step) > now:
+            led = min(self._moving.next_step, self._holds.next_step)
+            if min(first, led, self._services.next_step) > now:
                 break
-            if self._holds.next_step <= min(first, self._moving.next_step):
+            # As for Jobs, what ends at the moment of a decision has ended.
+            if self._services.next_step < min(first, led):
+                self._serve(self._services.next_step)
+            elif self._holds.next_step <= min(first, led):
                 self._release(self._holds.next_step)
-                continue
-            if self._moving.next_step <= first:
+            elif self._moving.next_step <= first:
                 self._reconsider(self._moving.next_step)
-                continue
-            at, index = heapq.heappop(agenda)
-            if index >= self._own:
-                for number in self._workers.arrive(index, at):
-                    heapq.heappush(agenda, (at, number))
-            simulation = self._simulations[index]
-            # Otherwise the event has happened already, or was withdrawn.
-            if simulation.next_event() <= at:
-                simulation.step()
-                self._note(index, at)
-                self._expect(index)
+            else:
+                self._advance(*heapq.heappop(agenda))
+
+    def _advance(self, at: float, index: int) -> None:
+        """Let happen what happens in a tree at this moment."""
+        if index >= self._own:
+            for number in self._workers.arrive(index, at):
+                heapq.heappush(self._agenda, (at, number))
+        simulation = self._simulations[index]
+        # Otherwise the event has happened already, or was withdrawn.
+        if simulation.next_event() <= at:
+            simulation.step()
+            self._note(index, at)
+            self._expect(index)
+
+    def _serve(self, now: float) -> None:
+        """Let services and their replicas come and go."""
+        # One at a time: the next one is decided when the queues have taken this one.
+        if (run := self._services.created(now)) is not None:
+            self._services.add(run, self._placed(run, now))
+        for played in self._services.due(now):
+            for key, has_quota in played.going(now):
+                self._remove(key, now, has_quota=has_quota)
+            for replica in played.coming(now):
+                placed = played.placed
+                self._wait(self._queued(replica, placed.job, placed.arrival), now)
+
+    def _placed(self, run: ServiceRun, now: float) -> PlacedService:
+        found = self._consider(run.manifest, run.name, now, f"services.{run.name}")
+        arrival = found.arrival
+        return PlacedService(
+            job=found.job,
+            arrival=replace(arrival, count=1),
+            replicas=arrival.count,
+            scale=self._scale(run, arrival),
+        )
+
+    def _scale(self, run: ServiceRun, arrival: Arrival) -> Scale | None:
+        """Return the bounds of the autoscaler that the policy wants; None: it wants none."""
+        policy = self._policies.get(arrival.policy)
+        queue = self._here.cluster_queue(arrival)
+        if policy is None or policy.spec.autoscale is None or queue is None:
+            return None
+        setup = self._here.snapshot.setup
+        forest = quota.plant(setup.cluster_queues, setup.cohorts)
+        most = most_workloads(arrival.needs, queue, forest, setup)
+        bounds = [bound for bound in (most, run.most) if bound is not None]
+        fewest = policy.spec.autoscale.min_replicas
+        return Scale(fewest, min(bounds, default=MOST_REPLICAS))
+
+    def _remove(self, key: str, now: float, *, has_quota: bool) -> None:
+        if has_quota:
+            index = self._here.places[self._here.queued[key].cluster_queue]
+            self._simulations[index].end(key, now)
+            self._expect(index)
+        elif key in self._here.queued:
+            self._here.leave(key)
 
     def _reconsider(self, now: float) -> None:
         """Move the Jobs that the controller would move at this moment."""
@@ -156,36 +221,25 @@ class _Replay:
 
     def _submit(self, submission: Submission) -> None:
         source = self._scenario.manifest(submission)
-        kind = reduced.kind_of(source)
-        job = kind.read(source)
-        unix = self._forecasts.unix(submission.at)
-        moment = Moment(
-            now=submission.at,
-            unix=unix,
-            time=rfc3339(unix),
-            uid=submission.name,
-            requester=self._scenario.requesters.get(submission.template),
+        requester = self._scenario.requesters.get(submission.template)
+        found = self._consider(
+            source, submission.name, submission.at, f"jobs.{submission.template}", requester
         )
-        view = self._view(job, submission.at, moment.requester)
-        outcome = create.consider(source, kind, view, moment, _RULES)
-        arrival = outcome.arrival or as_submitted(job, view.snapshot, uid=submission.name)
-        if arrival is None:
-            raise FieldError(f"jobs.{submission.template}", "expected a Job that can be queued")
-        arrival = self._workers.expected(arrival, view)
-        decision = outcome.decision if isinstance(outcome, Decided) else None
+        job, arrival, decision = found
         self._results[submission.name] = JobResult(
             name=submission.name,
             template=submission.template,
             arrival=submission.at,
             submitted=job.queue,
             priority_class=self._priority_class(job, arrival),
-            accelerators=accelerators_of(job, view.snapshot),
+            accelerators=accelerators_of(job, self._here.snapshot),
             queue=arrival.local_queue,
             option=(decision.option or "") if decision else "",
             policy=decision.policy if decision else "",
             why="" if arrival.local_queue != job.queue else _why(decision),
         )
         # An annotation that cannot be read says nothing of the Job.
+        unix = self._forecasts.unix(submission.at)
         wishes, _ = attempted(lambda: read_wishes(job.annotations, unix), FieldError)
         if wishes not in (None, NO_WISHES):
             self._wishes[submission.name] = wishes
@@ -195,6 +249,28 @@ class _Replay:
             return
         self._wait(queued, submission.at)
         self._reconsidered(queued, submission.at)
+
+    def _consider(
+        self,
+        source: Mapping[str, Any],
+        name: str,
+        now: float,
+        path: str,
+        requester: Requester | None = None,
+    ) -> _Considered:
+        """Decide what is created now; *path* is its place in the scenario."""
+        kind = reduced.kind_of(source)
+        job = kind.read(source)
+        unix = self._forecasts.unix(now)
+        moment = Moment(now=now, unix=unix, time=rfc3339(unix), uid=name, requester=requester)
+        view = self._view(job, now, requester)
+        outcome = create.consider(source, kind, view, moment, _RULES)
+        arrival = outcome.arrival or as_submitted(job, view.snapshot, uid=name)
+        if arrival is None:
+            raise FieldError(path, "expected a Job that can be queued")
+        arrival = self._workers.expected(arrival, view)
+        decision = outcome.decision if isinstance(outcome, Decided) else None
+        return _Considered(job, arrival, decision)
 
     def _priority_class(self, job: Job, arrival: Arrival) -> str:
         """Return the class that its option gives a Job, or the one that it names itself."""
@@ -230,7 +306,8 @@ class _Replay:
     def _wait(self, queued: QueuedJob, now: float) -> None:
         queue = self._here.cluster_queue(queued.arrival)
         is_sent = queue is not None and self._workers.leads_away(queue.name)
-        runs = UNTIL_ENDED if is_sent else TrueRunTimes(queued)
+        serves = queued.submission.template in self._services.by_name
+        runs = UNTIL_ENDED if is_sent or serves else TrueRunTimes(queued)
         index = self._here.join(queued, runs, now)
         if index is not None:
             self._moving.change(now)
@@ -246,29 +323,10 @@ class _Replay:
         if simulation.ended or simulation.preempted or simulation.begun:
             self._moving.change(at)
         for ended in simulation.ended:
-            ran_from = self._workers.began(ended)
-            self._here.end(ended, ran_from=ran_from)
-            self._note_late(ended, at)
-            self._moving.end(ended.key)
+            self._end(ended, at)
         self._here.release(index)
         for begun in simulation.begun:
-            usage = amounts(simulation, begun)
-            queued = self._here.begin(begun, usage)
-            self._moving.start(begun.key)
-            if self._workers.leads_away(queued.cluster_queue):
-                self._forecasts.reserve(begun, usage)
-                for event in self._workers.send(queued, begun):
-                    heapq.heappush(self._agenda, event)
-                continue
-            self._forecasts.start(begun.key, begun.at, usage)
-            self._results[begun.key] = replace(
-                self._results[begun.key],
-                start=begun.at,
-                finish=begun.finish,
-                held=usage,
-                parts=parts_of(usage, self._devices),
-                interrupted=_interrupted(queued, begun),
-            )
+            self._begin(begun, amounts(simulation, begun))
         # A step may run several cycles, and a later one preempts what an earlier one started.
         for preempted in simulation.preempted:
             self._preempt(preempted.key, amounts(simulation, preempted), at)
@@ -276,6 +334,42 @@ class _Replay:
         simulation.ended.clear()
         simulation.preempted.clear()
         simulation.begun.clear()
+
+    def _end(self, ended: StartedWorkloads, at: float) -> None:
+        if (service := self._service_of(ended.key)) is not None:
+            service.end(ended.key, at)
+            self._forecasts.drop(ended.key)
+            return
+        ran_from = self._workers.began(ended)
+        self._here.end(ended, ran_from=ran_from)
+        self._note_late(ended, at)
+        self._moving.end(ended.key)
+
+    def _begin(self, begun: StartedWorkloads, usage: Amounts) -> None:
+        queued = self._here.begin(begun, usage)
+        self._moving.start(begun.key)
+        if self._workers.leads_away(queued.cluster_queue):
+            self._forecasts.reserve(begun, usage)
+            for event in self._workers.send(queued, begun):
+                heapq.heappush(self._agenda, event)
+            return
+        self._forecasts.start(begun.key, begun.at, usage)
+        parts = parts_of(usage, self._devices)
+        if (service := self._service_of(begun.key)) is not None:
+            service.begin(begun, usage, parts)
+            return
+        self._results[begun.key] = replace(
+            self._results[begun.key],
+            start=begun.at,
+            finish=begun.finish,
+            held=usage,
+            parts=parts,
+            interrupted=_interrupted(queued, begun),
+        )
+
+    def _service_of(self, key: str) -> PlayedService | None:
+        """Return the service of a replica; None: it is a Job."""
+        return self._services.by_name.get(self._here.queued[key].submission.template)
 
     def _note_late(self, ended: StartedWorkloads, at: float) -> None:
         """Let the weight of lateness follow what became of a Job with a deadline."""
@@ -286,6 +380,10 @@ class _Replay:
 
     def _preempt(self, key: str, usage: Amounts, at: float) -> None:
         """Let a Workload that held quota wait again; its simulation has queued it already."""
+        self._here.preempt(key, usage)
+        if (service := self._service_of(key)) is not None:
+            service.preempt(key, at)
+            return
         result = self._results[key]
         if result.preempted == MOST_PREEMPTED:
             raise FieldError(
@@ -302,7 +400,6 @@ class _Replay:
             preempted=result.preempted + 1,
             lost=(*result.lost, LostRun(result.queue, start, at)),
         )
-        self._here.preempt(key, usage)
 
     def _begin_there(self, begun: StartedWorkloads, number: int) -> None:
         """Start a Workload in a simulation of a worker, and hold the manager's quota as long."""

@@ -405,11 +405,9 @@ class Forecasts:
 
     def end(self, key: str, at: float, finish: float, flavors: str) -> None:
         """Learn from a run that began at *at*."""
-        if key not in self._joined:
+        if (dropped := self.drop(key)) is None:
             return
-        queued, _ = self._joined.pop(key)
-        begun = self._queues[queued.cluster_queue].holding.pop(key).run
-        self._changed.add(queued.cluster_queue)
+        queued, begun = dropped
         # How it was dispatched is learned at its admission.
         self._run_times.add(
             WorkloadRun(
@@ -426,6 +424,15 @@ class Forecasts:
                 option=queued.arrival.option,
             )
         )
+
+    def drop(self, key: str) -> tuple[QueuedJob, WorkloadRun | None] | None:
+        """Remove what holds quota, and return it with its run; None: its queue is not followed."""
+        if key not in self._joined:
+            return None
+        queued, _ = self._joined.pop(key)
+        begun = self._queues[queued.cluster_queue].holding.pop(key).run
+        self._changed.add(queued.cluster_queue)
+        return queued, begun
 
     def _forecast(self, now: float) -> None:
         run_times, starts = self.learned()

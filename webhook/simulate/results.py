@@ -6,7 +6,8 @@ Pure.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -104,6 +105,60 @@ class JobResult:
         return self.finish is None or self.finish > self.static_finish + _NOTICED_SECONDS
 
 
+class ServiceMoment(NamedTuple):
+    """How a service does from a moment on."""
+
+    at: float
+    """Seconds since the scenario's start."""
+    rate: float
+    """Requests a second."""
+    replicas: int
+    """Those that serve."""
+    latency: float
+    """Seconds, as the percentile; infinite: its requests wait longer and longer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceResult:
+    """What became of a service in a replay."""
+
+    name: str
+    queue: str
+    """The LocalQueue that it was sent to."""
+    option: str
+    """Empty: no policy decided, or it was left as submitted."""
+    target: float
+    """Seconds of latency, as the percentile."""
+    moments: tuple[ServiceMoment, ...]
+    """Ascending; the first is its creation."""
+    ends: float
+    device_hours: Mapping[str, float]
+    cost: JobCost | None
+    """None: nothing has a price in the scenario."""
+
+    @property
+    def within(self) -> float:
+        """Return in what part of its time its latency is met."""
+        return self._mean(lambda moment: float(moment.latency <= self.target))
+
+    @property
+    def fewest(self) -> int:
+        return min(moment.replicas for moment in self.moments)
+
+    @property
+    def most(self) -> int:
+        return max(moment.replicas for moment in self.moments)
+
+    @property
+    def mean_replicas(self) -> float:
+        return self._mean(lambda moment: moment.replicas)
+
+    def _mean(self, value: Callable[[ServiceMoment], float]) -> float:
+        ends = (*(moment.at for moment in self.moments[1:]), self.ends)
+        weighted = (value(m) * (end - m.at) for m, end in zip(self.moments, ends, strict=True))
+        return sum(weighted) / (self.ends - self.moments[0].at)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
     """Figures over Jobs that finished; times in seconds, None if none did."""
@@ -138,10 +193,21 @@ class Result:
     strategy: str
     jobs: tuple[JobResult, ...]
     """In order of arrival."""
+    services: tuple[ServiceResult, ...] = ()
 
     @property
     def totals(self) -> Totals:
-        return totals(self.jobs)
+        """Return the figures over all Jobs; devices and costs are those of services, too."""
+        of_jobs = totals(self.jobs)
+        hours = Counter(of_jobs.device_hours)
+        for service in self.services:
+            hours.update(service.device_hours)
+        costs = [of_jobs.costs, *(service.cost for service in self.services)]
+        return replace(
+            of_jobs,
+            device_hours=dict(sorted(hours.items())),
+            costs=total_costs([cost for cost in costs if cost is not None]),
+        )
 
     def of(self, template: str) -> tuple[JobResult, ...]:
         return tuple(job for job in self.jobs if job.template == template)
@@ -174,11 +240,12 @@ def totals(jobs: Sequence[JobResult]) -> Totals:
         preempted=sum(job.preempted for job in jobs),
         interrupted=sum(job.interrupted for job in jobs),
         late=sum(bool(job.cost and job.cost.late) for job in jobs),
-        costs=_total_costs([job.cost for job in jobs if job.cost is not None]),
+        costs=total_costs([job.cost for job in jobs if job.cost is not None]),
     )
 
 
-def _total_costs(costs: Sequence[JobCost]) -> JobCost | None:
+def total_costs(costs: Sequence[JobCost]) -> JobCost | None:
+    """Return what several came to together; None: there is none."""
     if not costs:
         return None
     return JobCost(
@@ -214,16 +281,23 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def _device_hours(jobs: Sequence[JobResult]) -> Mapping[str, float]:
-    by_flavor: dict[str, float] = {}
+    by_flavor = Counter[str]()
     for job in jobs:
-        if job.start is None or job.finish is None:
-            continue
-        hours = (job.finish - job.start) / HOUR
-        for (flavor, resource), amount in job.held.items():
-            if is_accelerator(resource):
-                part = job.parts.get((flavor, resource), 1.0)
-                by_flavor[flavor] = by_flavor.get(flavor, 0.0) + amount * part * hours
+        if job.start is not None and job.finish is not None:
+            by_flavor.update(device_hours(job.held, job.parts, job.finish - job.start))
     return dict(sorted(by_flavor.items()))
+
+
+def device_hours(
+    held: Amounts, parts: Mapping[FlavorResource, float], seconds: float
+) -> Mapping[str, float]:
+    """Return the hours of accelerators, by flavor, of what holds quota for so many seconds."""
+    by_flavor: dict[str, float] = {}
+    for (flavor, resource), amount in held.items():
+        if is_accelerator(resource):
+            used = amount * parts.get((flavor, resource), 1.0) * seconds / HOUR
+            by_flavor[flavor] = by_flavor.get(flavor, 0.0) + used
+    return by_flavor
 
 
 def costed(
@@ -232,24 +306,23 @@ def costed(
     policies: Sequence[FallbackPolicy],
     wishes: Mapping[str, Wishes],
 ) -> tuple[JobResult, ...]:
-    """Return the Jobs with what each came to; *wishes* is by name, for those that have any.
-
-    Time and lateness are worth what the first policy by Cost says, whoever decided, so that
-    strategies are compared by one measure.
-    """
-    rules = next(
-        (
-            policy.spec.strategy.least_cost
-            for policy in policies
-            if policy.spec.strategy.least_cost is not None
-        ),
-        None,
-    )
+    """Return the Jobs with what each came to; *wishes* is by name, for those that have any."""
+    rules = rules_of(policies)
     # Prices are compiled for an hour and those around it, so Jobs that end at about the same time
     # follow one another.
     by_end = sorted(jobs, key=lambda job: job.finish or 0.0)
     costs = {job.name: _cost(job, prices, rules, wishes.get(job.name, Wishes())) for job in by_end}
     return tuple(replace(job, cost=costs[job.name]) for job in jobs)
+
+
+def rules_of(policies: Sequence[FallbackPolicy]) -> LeastCost | None:
+    """Return what time, lateness and CO2 are worth; None: nothing.
+
+    That is as the first policy by Cost says, whoever decided, so that strategies are compared by
+    one measure.
+    """
+    by_cost = (policy.spec.strategy.least_cost for policy in policies)
+    return next((rules for rules in by_cost if rules is not None), None)
 
 
 def _cost(

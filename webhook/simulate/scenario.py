@@ -7,6 +7,7 @@ each strategy gets the same Jobs with the same true run times.
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -14,6 +15,7 @@ from typing import Any, Final
 
 from webhook.admission import patch
 from webhook.cost.cluster_prices import PriceCompiler, PriceSources
+from webhook.cost.service_level import ReplicaSpeed
 from webhook.decide.wishes import DEADLINE, RUN_TIME
 from webhook.jobs import reduced
 from webhook.model.costs.prices import HOUR, Prices
@@ -179,8 +181,74 @@ class Submission:
         return self.interruptions.get(self._key(flavors, option, sent_by) or "", 0)
 
     def _key(self, flavors: str, option: str, sent_by: str) -> str | None:
-        keys = (flavors, option, *flavors.split(","), sent_by)
-        return next((key for key in keys if key in self.run_seconds), None)
+        return _key_of(self.run_seconds, flavors, option, sent_by)
+
+
+def _key_of(
+    given: Mapping[str, object], flavors: str, option: str, sent_by: str = ""
+) -> str | None:
+    keys = (flavors, option, *flavors.split(","), sent_by)
+    return next((key for key in keys if key in given), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceRun:
+    """A service that is there for a while, and the requests that it gets."""
+
+    name: str
+    source: Mapping[str, Any]
+    """Its manifest, without a name."""
+    created: float
+    ends: float
+    startup: float
+    """For how many seconds a replica has quota until it serves."""
+    rates: Mapping[float, float]
+    """Moment to the requests a second from it on; the first is when it is created."""
+    stated: float
+    """The requests a second that it says it expects."""
+    target: float
+    """Seconds, as the percentile."""
+    most: int | None
+    """The most replicas that its author allows it; None: any number."""
+    serves: Mapping[str, ReplicaSpeed]
+    """What one replica really does: by ResourceFlavors, sorted and joined by commas, or by
+    option."""
+
+    @property
+    def manifest(self) -> Mapping[str, Any]:
+        """Return the service as it is created."""
+        return {**self.source, "metadata": {**self.source["metadata"], "name": self.name}}
+
+    def rate_at(self, moment: float) -> float:
+        """Return how many requests a second it gets at a moment while it is there."""
+        times = tuple(self.rates)
+        return self.rates[times[bisect_right(times, moment) - 1]]
+
+    def speed_on(self, flavors: str, option: str) -> ReplicaSpeed:
+        """Return what one replica really does on these flavors.
+
+        Raises:
+            FieldError: the scenario does not say it.
+
+        """
+        key = _key_of(self.serves, flavors, option)
+        if key is not None:
+            return self.serves[key]
+        raise FieldError(
+            f"services.{self.name}.serves",
+            f"expected what a replica does on flavor {flavors or 'none'}, found only"
+            f" {', '.join(self.serves)}",
+        )
+
+    def faster(self, factor: float) -> ServiceRun:
+        """Divide all times but its latency by *factor*."""
+        return replace(
+            self,
+            created=self.created / factor,
+            ends=self.ends / factor,
+            startup=self.startup / factor,
+            rates={at / factor: rate for at, rate in self.rates.items()},
+        )
 
 
 _MOST_INTERRUPTIONS: Final = 1_000
@@ -240,6 +308,7 @@ class Scenario:
     """Who creates Jobs, by template; unknown for those that are not there."""
     submissions: tuple[Submission, ...]
     """Ascending by time."""
+    services: tuple[ServiceRun, ...] = ()
     prices: ReplayedPrices | None = None
     """None: nothing has a price, but for what *snapshot* says of devices."""
     billed: ReplayedPrices | None = None
@@ -275,6 +344,7 @@ class Scenario:
                 )
                 for submission in self.submissions
             ),
+            services=tuple(service.faster(factor) for service in self.services),
         )
 
     def arms(self, names: Sequence[str] = ()) -> tuple[Arm, ...]:

@@ -14,12 +14,13 @@ from random import Random
 from typing import Any, Final, TypeAlias, TypeVar
 
 from webhook.cost.cluster_prices import PriceSources
+from webhook.cost.service_level import ReplicaSpeed
 from webhook.decide import match, wishes
-from webhook.jobs import BY_NAME, JobKind, kind_of
+from webhook.jobs import kind_of
 from webhook.kueue import multikueue, requests
 from webhook.model import fields
 from webhook.model.costs.accelerator_profile import PROFILE_KIND, read_accelerator_profile
-from webhook.model.costs.prices import Prices
+from webhook.model.costs.prices import HOUR, Prices
 from webhook.model.costs.tariff import TARIFF_KIND, read_tariff
 from webhook.model.fields import FieldError
 from webhook.model.job import QUEUE_LABEL, Job, Requester
@@ -30,44 +31,33 @@ from webhook.model.policy.fallback_policy import (
     PolicyError,
     seconds,
 )
-from webhook.simulate import arrivals, scenario_spec
+from webhook.simulate import arrivals, scenario_manifests, scenario_spec
 from webhook.simulate.scenario import (
     EPOCH,
     ReplayedPrices,
     Scenario,
+    ServiceRun,
     Submission,
     Worker,
 )
+from webhook.simulate.scenario_manifests import Object, Placed, ReadText, template, text
 from webhook.simulate.scenario_spec import (
     ArrivalsSpec,
     ClusterSpec,
     JobTemplate,
     Objects,
+    RateFrom,
     RunTimeSpec,
     ScenarioError,
     ScenarioSpec,
+    ServiceSpec,
     validated,
 )
 from webhook.state.snapshot import Snapshot, updated
 from webhook.state.snapshot_file import objects_in, snapshot_of
 
-Object: TypeAlias = Mapping[str, Any]
-Placed: TypeAlias = tuple[Object, str]
-"""An object, and the place to name in errors."""
-ReadText: TypeAlias = Callable[[str], str]
-"""Path as written in the scenario to the file's content; raises FieldError."""
-
 _Ours = TypeVar("_Ours")
-_OF_A_RUN = ("name", "generateName", "uid", "resourceVersion", "creationTimestamp")
 _NAMESPACE_LABEL = "kubernetes.io/metadata.name"
-
-
-def text(read_text: ReadText, file: str, path: str) -> str:
-    """Read a file that the scenario names at *path*."""
-    try:
-        return read_text(file)
-    except FieldError as error:
-        raise FieldError(path, str(error)) from error
 
 
 def listed(spec: Objects, path: str, read_text: ReadText) -> Iterator[Placed]:
@@ -98,58 +88,6 @@ def _ours(read: Callable[[Object], _Ours], source: Object, place: str) -> _Ours:
             for mistake in error.errors
         )
         raise ScenarioError(mistakes) from error
-
-
-def template(spec: JobTemplate, path: str, read_text: ReadText) -> Object:
-    """Read a Job's manifest, without its name, uid and times, which each of its runs has anew."""
-    source, place = _manifest(spec, path, read_text)
-    kind = _kind_of(source, place)
-    metadata = fields.mapping(source, "metadata", place)
-    kept = {key: value for key, value in metadata.items() if key not in _OF_A_RUN}
-    said = {wishes.DEADLINE: spec.deadline, wishes.VALUE_OF_TIME: spec.value}
-    if said := {key: text for key, text in said.items() if text is not None}:
-        kept["annotations"] = {**fields.texts(metadata, "annotations", place), **said}
-    job = {
-        "apiVersion": kind.api_version,
-        "kind": kind.kind,
-        "metadata": {"namespace": "default", **kept},
-        "spec": fields.mapping(source, "spec", place),
-    }
-    try:
-        read = kind.read(job)
-    except FieldError as error:
-        raise FieldError(f"{place}.{error.path}", error.message) from error
-    for pod_set in read.pod_sets:
-        if not pod_set.template.containers:
-            where = ".".join((place, *(pod_set.path or ()), "spec", "containers"))
-            raise FieldError(where, "expected at least one")
-    if not read.pod_sets or read.workloads != 1:
-        queued = read.workloads if read.pod_sets else 0
-        message = f"expected what Kueue queues as one Workload, got a {kind.kind} that is {queued}"
-        raise FieldError(f"{place}.spec", message)
-    return job
-
-
-def _kind_of(source: Object, place: str) -> JobKind:
-    for key in ("apiVersion", "kind"):
-        if key not in source:
-            raise FieldError(f"{place}.{key}", "expected, but not there")
-    try:
-        return kind_of(source)
-    except FieldError as error:
-        raise FieldError(f"{place}.{error.path}", error.message) from error
-
-
-def _manifest(spec: JobTemplate, path: str, read_text: ReadText) -> Placed:
-    if spec.job is not None:
-        jobs, place = [spec.job], f"{path}.job"
-    else:
-        file, place = str(spec.file), f"{path}.file"
-        jobs = [dict(source) for source, _ in objects_in(text(read_text, file, place), file)]
-        jobs = [job for job in jobs if job.get("kind") in BY_NAME]
-        if len(jobs) != 1:
-            raise FieldError(place, f"expected one Job in {file}, found {len(jobs)}")
-    return jobs[0], place
 
 
 def with_namespaces(placed: Sequence[Placed], templates: Iterable[Object]) -> list[Placed]:
@@ -311,14 +249,19 @@ def _scenario(spec: ScenarioSpec, read_text: ReadText, seed: int) -> Scenario:
     ruling = list(listed(spec.policies, "policies", read_text))
     ruling = ruling or [entry for entry in in_cluster if entry[0].get("kind") in READ_BY_KIND]
     templates = {name: template(job, f"jobs.{name}", read_text) for name, job in spec.jobs.items()}
+    services = {name: _service(name, each, read_text, seed) for name, each in spec.services.items()}
+    submitted = {
+        **{f"jobs.{name}": job for name, job in templates.items()},
+        **{f"services.{name}": service.source for name, service in services.items()},
+    }
     rest = [entry for entry in in_cluster if entry[0].get("kind") not in READ_BY_KIND]
-    placed = with_namespaces(rest, templates.values())
-    snapshot = _queueing(templates, snapshot_of(placed))
+    placed = with_namespaces(rest, submitted.values())
+    snapshot = _queueing(submitted, snapshot_of(placed))
     devices = [*in_cluster, *listed(spec.accelerators, "accelerators", read_text)]
     prices = _prices([*devices, *listed(spec.tariffs, "tariffs", read_text)], spec.start, snapshot)
     billed = list(listed(spec.billed, "billed", read_text))
     policies = tuple(policy(*entry) for entry in ruling)
-    _check_templates(templates, snapshot)
+    _check_templates(submitted, snapshot)
     workers = read_worker_clusters(spec.clusters, snapshot, templates.values(), read_text)
     _check_keys(spec, snapshot, workers, policies)
     actual = _prices([*devices, *billed], spec.start, snapshot) if billed else None
@@ -339,6 +282,7 @@ def _scenario(spec: ScenarioSpec, read_text: ReadText, seed: int) -> Scenario:
             if job.user is not None
         },
         submissions=submissions,
+        services=tuple(services.values()),
         prices=prices,
         billed=actual,
         holding=spec.holding,
@@ -422,31 +366,31 @@ def _start(text: str) -> int:
     return int(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp())
 
 
-def _queueing(templates: Mapping[str, Object], snapshot: Snapshot) -> Snapshot:
-    """Return a snapshot in which Kueue queues Jobs of all these kinds.
+def _queueing(submitted: Mapping[str, Object], snapshot: Snapshot) -> Snapshot:
+    """Return a snapshot in which Kueue queues objects of all these kinds, which are by path.
 
     Raises:
         FieldError: its configuration is in the scenario and switches one of them off.
 
     """
     snapshot = match.queueing_all(snapshot)
-    for name, job in templates.items():
-        kind = kind_of(job)
+    for path, source in submitted.items():
+        kind = kind_of(source)
         if kind.framework not in snapshot.setup.kueue.frameworks:
             message = f"{kind.framework} is not among the frameworks of Kueue's configuration"
-            raise FieldError(f"jobs.{name}", message)
+            raise FieldError(path, message)
     # Where the scenario has no configuration, Kueue's defaults are what it is replayed with.
     return updated(snapshot, kueue=replace(snapshot.setup.kueue, is_read=True))
 
 
-def _check_templates(templates: Mapping[str, Object], snapshot: Snapshot) -> None:
-    """Reject Jobs that name a queue or a priority class that the cluster does not have."""
-    for name, job in templates.items():
-        metadata = job["metadata"]
-        queue = fields.texts(metadata, "labels", f"jobs.{name}").get(QUEUE_LABEL)
-        _check_queue((metadata["namespace"], queue or DEFAULT_QUEUE), snapshot, f"jobs.{name}")
-        if missing := requests.unknown_class(kind_of(job).read(job), snapshot.cluster):
-            raise FieldError(f"jobs.{name}", f"no {missing} in `cluster`")
+def _check_templates(submitted: Mapping[str, Object], snapshot: Snapshot) -> None:
+    """Reject what names a queue or a priority class that the cluster does not have."""
+    for path, source in submitted.items():
+        metadata = source["metadata"]
+        queue = fields.texts(metadata, "labels", path).get(QUEUE_LABEL)
+        _check_queue((metadata["namespace"], queue or DEFAULT_QUEUE), snapshot, path)
+        if missing := requests.unknown_class(kind_of(source).read(source), snapshot.cluster):
+            raise FieldError(path, f"no {missing} in `cluster`")
 
 
 def _check_queue(key: tuple[str, str], snapshot: Snapshot, path: str) -> None:
@@ -492,17 +436,78 @@ def _check_keys(
     workers: Mapping[str, Worker],
     policies: Sequence[FallbackPolicy],
 ) -> None:
-    """Reject run times that no Job could ever have."""
+    """Reject run times and speeds that nothing could ever have."""
     options = {option.name for policy in policies for option in policy.spec.options}
     clusters = (snapshot, *(worker.snapshot for worker in workers.values()))
     flavors = list(dict.fromkeys(name for cluster in clusters for name in cluster.setup.flavors))
-    for name, job in spec.jobs.items():
-        for key in job.run_times:
-            if key in options or set(key.split(",")) <= set(flavors):
-                continue
+    keys = [
+        f"jobs.{name}.runTimes.{key}" for name, job in spec.jobs.items() for key in job.run_times
+    ]
+    keys += [
+        f"services.{name}.serves.{key}" for name, of in spec.services.items() for key in of.serves
+    ]
+    for path in keys:
+        key = path.split(".", 3)[3]
+        if key not in options and not set(key.split(",")) <= set(flavors):
             known = ", ".join([*flavors, *sorted(options - set(flavors))])
-            message = f"expected a ResourceFlavor or an option; there is {known}"
-            raise FieldError(f"jobs.{name}.runTimes.{key}", message)
+            raise FieldError(path, f"expected a ResourceFlavor or an option; there is {known}")
+
+
+def _service(name: str, spec: ServiceSpec, read_text: ReadText, seed: int) -> ServiceRun:
+    """Read a service, and draw the requests that it gets in each hour.
+
+    Raises:
+        FieldError: its manifest cannot be read, or does not say its rate and its latency.
+
+    """
+    path = f"services.{name}"
+    source, place = scenario_manifests.service_manifest(spec, path, read_text)
+    try:
+        wished = wishes.read_wishes(fields.texts(source["metadata"], "annotations", place), 0.0)
+    except FieldError as error:
+        raise FieldError(f"{place}.{error.path}", error.message) from error
+    if wished.request_rate is None or wished.target_latency is None:
+        expected = f"expected {wishes.REQUEST_RATE} and {wishes.TARGET_LATENCY}"
+        raise FieldError(f"{place}.metadata.annotations", expected)
+    created = seconds(spec.created)
+    ends, by_hour = created + seconds(spec.lasts), _by_hour(spec, wished.request_rate)
+    random = Random(f"{seed}/{path}/rates")  # noqa: S311 - no secret
+    rates = {}
+    for hour in range(int(created // HOUR), math.ceil(ends / HOUR)):
+        spread = math.exp(random.gauss(0.0, spec.sigma)) if spec.sigma else 1.0
+        rates[max(created, hour * HOUR)] = by_hour[hour % len(by_hour)] * spread
+    return ServiceRun(
+        name=name,
+        source=source,
+        created=created,
+        ends=ends,
+        startup=seconds(spec.startup),
+        rates=rates,
+        stated=wished.request_rate,
+        target=wished.target_latency,
+        most=wished.max_replicas,
+        serves={
+            key: ReplicaSpeed(
+                per_second=float(each.requests_per_second), latency=seconds(each.latency)
+            )
+            for key, each in spec.serves.items()
+        },
+    )
+
+
+def _by_hour(spec: ServiceSpec, stated: float) -> Sequence[float]:
+    """Return the requests a second in each hour of a day."""
+    if spec.curve is None:
+        return (stated,)
+    curve: Iterable[float | RateFrom] = spec.curve
+    rates = {each.hour: each.rate for each in curve if isinstance(each, RateFrom)}
+    if not rates:
+        return [part * stated for part in curve if not isinstance(part, RateFrom)]
+    by_hour, rate = [], rates[max(rates)]
+    for hour in range(24):
+        rate = rates.get(hour, rate)
+        by_hour.append(rate)
+    return by_hour
 
 
 def _submissions(spec: ScenarioSpec, read_text: ReadText, seed: int) -> tuple[Submission, ...]:

@@ -25,6 +25,7 @@ from pydantic.alias_generators import to_camel
 from webhook.model.fields import FieldError, child, field_errors
 from webhook.model.policy.custom_object import Strict as _Strict
 from webhook.model.policy.patterns import DECIMAL, DURATION, FORMS, LABEL
+from webhook.model.policy.spec import ReplicaServing
 
 RATE: Final = r"^[0-9]{1,9}(\.[0-9]{1,9})?/[smh]$"
 
@@ -161,10 +162,14 @@ class Burst(_Generated):
 Parts: TypeAlias = Annotated[float, Field(ge=0, le=1000, allow_inf_nan=False)]
 
 
+ByHour: TypeAlias = Annotated[tuple[Parts, ...], Field(min_length=24, max_length=24)]
+"""Parts of a rate in the hours of a day, from the scenario's start on."""
+
+
 class Poisson(_Generated):
     rate: Rate
     duration: Duration
-    by_hour: Annotated[tuple[Parts, ...], Field(min_length=24, max_length=24)] | None = None
+    by_hour: ByHour | None = None
     """The rate in each hour of a day, in parts of `rate`, from the scenario's start on."""
 
 
@@ -265,6 +270,52 @@ class ArrivalsSpec(StrictSpec):
         return self
 
 
+def _kind_of_curve(given: object) -> str:
+    is_by_rate = isinstance(given, (list, tuple)) and any(isinstance(each, dict) for each in given)
+    return "<rates>" if is_by_rate else "<parts>"
+
+
+class RateFrom(StrictSpec):
+    """How many requests a second come from an hour of the day on."""
+
+    hour: Annotated[int, Field(ge=0, le=23)]
+    rate: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+
+
+class ServiceSpec(StrictSpec):
+    """A service: its manifest, the requests that it gets, and what its replicas really do."""
+
+    file: str | None = None
+    service: dict[str, Any] | None = None
+    """A Deployment or a LeaderWorkerSet, with the annotations `request-rate` and
+    `target-latency`."""
+    created: Duration = "0s"
+    lasts: Duration = "24h"
+    """For how long it is there."""
+    startup: Duration = "0s"
+    """For how long a replica has quota until it serves."""
+    curve: (
+        Annotated[
+            Annotated[ByHour, Tag("<parts>")]
+            | Annotated[tuple[RateFrom, ...], Field(min_length=1), Tag("<rates>")],
+            Discriminator(_kind_of_curve),
+        ]
+        | None
+    ) = None
+    """Its requests by the hours of a day, from the scenario's start on: 24 parts of the stated
+    rate, or rates. Absent: the stated rate at all hours."""
+    sigma: Sigma = 0.0
+    """Standard deviation of the natural logarithm of each hour's rate; 0: no spread."""
+    serves: Annotated[dict[str, ReplicaServing], Field(min_length=1)]
+    """What one replica really does, by ResourceFlavor (several sorted and joined by commas), or by
+    a policy's option."""
+
+    @model_validator(mode="after")
+    def _names_one(self) -> Self:
+        _require_one(self, ("file", "service"))
+        return self
+
+
 Scalar: TypeAlias = str | int | float | bool | None
 
 
@@ -296,6 +347,16 @@ class ScenarioSpec(StrictSpec):
     next Job is admitted."""
     jobs: Annotated[dict[Name, JobTemplate], Field(min_length=1)]
     arrivals: Annotated[tuple[ArrivalsSpec, ...], Field(min_length=1)]
+    services: dict[Name, ServiceSpec] = Field(default_factory=dict)
+    """Services that need quota beside the Jobs."""
+
+    @model_validator(mode="after")
+    def _can_be_played(self) -> Self:
+        if self.services and self.clusters:
+            raise ValueError("expected no clusters beside services: they are played in one cluster")
+        if both := self.services.keys() & self.jobs.keys():
+            raise ValueError(f"expected one {min(both)}, found a Job and a service of this name")
+        return self
 
 
 class ScenarioError(ValueError):

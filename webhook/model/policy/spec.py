@@ -488,14 +488,20 @@ class ServingMetrics(Structural):
 
 
 class Autoscale(Structural):
-    """A HorizontalPodAutoscaler that the controller keeps for each service."""
+    """A HorizontalPodAutoscaler that the controller keeps for each service.
+
+    It does so if the chart's `controller.autoscale` is on. The targets are those at which the
+    service's `target-latency` holds.
+    """
 
     min_replicas: Annotated[int, Field(strict=True, ge=1, le=100_000)] | None = None
     """The fewest replicas, which stay warm. Absent: what the service's request rate needs."""
     queue_length: ExternalMetricName | None = None
-    """An external metric with the number of requests that wait. Absent: not followed."""
+    """An external metric with the number of requests that wait or are answered. It is asked for
+    with the label `deployment` or `leaderworkerset`, the service's name. Absent: not followed."""
     latency: ExternalMetricName | None = None
-    """An external metric with the service's latency in seconds. Absent: not followed."""
+    """Likewise, an external metric with the 95th percentile of the latency in seconds. Without
+    either of them the CPU's utilisation is followed."""
 
 
 class Spec(Structural):
