@@ -36,6 +36,7 @@ GIVEN_BY_VALUES: Final = frozenset(
         "currency",
         "series",
         "watch_nodes",
+        "fragmentation_minutes",
         "team_policies",
         "holds",
         "watch_workers",

@@ -37,7 +37,7 @@ It does not count Jobs that came while no controller ran, or within seconds of a
 policy, the off switch, or the namespace.
 """
 _OF_A_PROCESS: Final = re.compile(r"(kueue_fallback_observer_)?process_")
-_MOST_VALUES: Final = 16
+_MOST_VALUES: Final = 20
 """A longer set is one of reasons, which have a page of their own."""
 
 

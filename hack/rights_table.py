@@ -26,9 +26,11 @@ MORE: Final = (
     "clusters.dispatcher=true",
     "controller.autoscale=true",
     "accelerators.watchNodes=true",
+    "accelerators.fragmentationMinutes=10",
     "teamPolicies.enabled=true",
     "kinds={Job,TrainJob}",
     "kinds={Job,Pod}",
+    "kinds={Job,Deployment}",
 )
 LESS: Final = ("certificates.mode=certManager", "console.followJobs=false")
 _PLACES: Final = {NAMESPACE: "the release's namespace", "kueue-system": "Kueue's namespace"}

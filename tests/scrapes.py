@@ -12,6 +12,7 @@ from webhook.metric_table import (
     A_NAMESPACE,
     A_POLICY,
     A_PRICED_RESOURCE,
+    A_SLICE,
     A_TARIFF,
     A_TREE,
     AN_OPTION,
@@ -39,6 +40,7 @@ BOUNDED = {
     A_CLUSTER: {"", "far"},
     A_FLAVOR: {"gpu"},
     A_PRICED_RESOURCE: {"nvidia.com/gpu"},
+    A_SLICE: {"nvidia.com/mig-3g.20gb"},
     "a resource that is watched": RESOURCES,
 }
 

@@ -210,6 +210,8 @@ A_FLAVOR: Final = "a ResourceFlavor that it prices"
 A_PRICED_RESOURCE: Final = "a resource that it prices there"
 
 
+A_SLICE: Final = "a resource that counts slices of devices"
+
 AN_OPTION: Final = "an option of the policy"
 ANY_OPTION: Final = f"{AN_OPTION}; `*`: of those that a namespace has of its own"
 NO_OPTION: Final = "none"

@@ -205,6 +205,10 @@ class Settings(BaseModel):
     """The Prometheus that the leading controller asks every 5 minutes how Jobs use their devices.
     None: no Prometheus is asked. Besides API servers, this is the only address that is called."""
 
+    fragmentation_minutes: int = Field(default=0, ge=0, le=1440)
+    """Minutes after which the leading controller looks again which slices of devices wait, and
+    whose end would free them. Needs list of Nodes and Pods. 0: it does not."""
+
     journal_days: int = Field(default=1, ge=1, le=7)
     """Days for which the leading controller keeps finished Jobs, plus 8 hours, in ConfigMaps of our
     namespace. Savings count only the last day. A week is for ``report --slices``, and takes up to

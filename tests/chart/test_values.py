@@ -24,6 +24,7 @@ OUTSIDE = {
     "certificates.mode": ('"magic"', "value must be one of"),
     "settings.keep_alive": ("90", "exclusiveMinimum: got 90, want 90"),
     "settings.journal_days": ("8", "maximum: got 8, want 7"),
+    "accelerators.fragmentationMinutes": ("1441", "maximum: got 1,441, want 1,440"),
     "runAsUser": ("0", "minimum: got 0, want 1"),
     "webhook.pathSegments": ('["short"]', "'short' does not"),
     "webhook.clientCA.pem": ('"x"', "'x' does not match"),

@@ -3,6 +3,7 @@
 import functools
 import importlib.util
 import json
+from pathlib import Path
 
 import pytest
 import yaml
@@ -88,6 +89,15 @@ def test_a_picture_without_matplotlib_is_refused_before_the_replay(tmp_path, mon
         2,
         "--plot: needs matplotlib: pip install 'kueue-fallback[plots]'\n",
     )
+
+
+def test_a_picture_of_services_alone_is_refused(tmp_path):
+    source = yaml.safe_load(Path("examples/scenarios/services.yaml").read_text())
+    del source["jobs"], source["arrivals"], source["parameters"]["rate"]
+
+    found = simulate("-f", written(tmp_path, source), "--plot", str(tmp_path / "x.svg"))
+
+    assert (found.exit_code, found.output) == (2, "--plot: draws Jobs, and the scenario has none\n")
 
 
 @pytest.mark.parametrize(

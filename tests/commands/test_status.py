@@ -25,8 +25,12 @@ from tests.commands.release import (
 from tests.model.team_policies import team_policy
 from tests.state.kueue import deployment
 from webhook.api.resources import KUEUE_DEPLOYMENT
-from webhook.hindsight import savings_record
+from webhook.cost.slice_geometry import geometry
+from webhook.hindsight import fragmentation_record, savings_record
+from webhook.hindsight.freed_slices import fragmentation
 from webhook.hindsight.savings_record import Gained, SavingsRecord
+from webhook.hindsight.slice_advice import DeviceNode
+from webhook.model.costs.device_table import DEVICES
 from webhook.model.costs.prices import CongestionPrices, ScarceCell
 from webhook.state.published_congestion import config_map_of
 from webhook.state.readers import OUR_WEBHOOK
@@ -120,6 +124,36 @@ def test_what_is_scarce_is_shown_with_its_price_and_its_wait(status):
 
     shown = [" ".join(line.split()) for line in lines]
     assert "queue gpu-cq t4 nvidia.com/gpu 1.25 6m40s" in shown
+
+
+def slices_of(seconds_ago):
+    """What the leader found so many seconds ago, and published for half a minute."""
+    a100 = DEVICES["NVIDIA-A100-SXM4-40GB"]
+    one, three = "nvidia.com/mig-1g.5gb", "nvidia.com/mig-3g.20gb"
+    nodes = [
+        DeviceNode(
+            name="n1",
+            device=a100,
+            cuts=(geometry({three: 2}),),
+            used={"team/a": {three: 1}, "team/b": {three: 1}},
+        ),
+        DeviceNode(name="n2", device=a100, cuts=(geometry({one: 7}),), used={"team/c": {one: 3}}),
+    ]
+    at = time.time() - seconds_ago
+    found = fragmentation_record.config_map_of(fragmentation(nodes, {three: 2}), at, at + 30)
+    return {**found, "metadata": {**found["metadata"], "namespace": "kf"}}
+
+
+def test_slices_that_wait_are_shown_with_whose_end_frees_them(status):
+    lines = lines_of(status(*WELL, slices_of(10), words=["-o", "wide"]))
+
+    row = "nvidia.com/mig-3g.20gb 2 0 1 0.571 devices on Node n1 when team/a has ended"
+    assert row in lines
+    assert "n2 7 x 1g.5gb 2 x 3g.20gb team/c" in lines
+
+
+def test_slices_of_which_nobody_has_looked_again_are_not_shown(status):
+    assert "3g.20gb" not in status(*WELL, slices_of(60)).output
 
 
 def test_what_is_scarce_in_a_worker_cluster_is_shown_with_the_clusters_name(status):

@@ -34,6 +34,7 @@ from webhook.learn.run_records import SHARDS
 from webhook.reconsider import pending_jobs
 from webhook.settings import PrometheusSettings, Settings
 from webhook.state.readers import read_by_kind
+from webhook.state.snapshot import Snapshot
 from webhook.state.watched import signing_keys, watched
 
 LEADS = "leads: writes statuses, records of runs and Events from now on"
@@ -339,6 +340,16 @@ def test_who_leads_goes_on_while_its_prometheus_is_dead(monkeypatch):
     assert replica.cluster.statuses == [f"{our_path(POLICIES)}/light-gpu/status"]
     refused = "prometheus: The connection to the server 127.0.0.1:1 was refused"
     assert sum(line.startswith(refused) for line in replica.lines) == 1
+
+
+def test_only_who_is_told_to_looks_at_slices_and_follows_workloads_for_it():
+    never, every_ten = (
+        {part.name: part for part in Replica(Settings(fragmentation_minutes=n)).controller.parts}
+        for n in (0, 10)
+    )
+
+    assert "fragmentation" not in never
+    assert every_ten["fragmentation"].follows_workloads(Snapshot())
 
 
 def test_who_led_again_since_the_last_step_looks_again(replica):

@@ -49,6 +49,22 @@ def test_an_option_without_a_slowdown_waits_for_runs_under_finish_time_alone():
     assert limits(GPU, guessed, threshold=[{"option": "cpu"}]) == []
 
 
+def test_services_go_nowhere_by_cost_where_no_option_says_what_a_replica_does():
+    serving = {"requestsPerSecond": "20", "latency": "80ms"}
+    by_cost = {"kinds": ["Job", "Deployment", "StatefulSet"], "strategy": {"type": "Cost"}}
+    metrics = {"requests": "requests_total", "latency": "request_seconds"}
+
+    assert limits(GPU, CPU, **by_cost) == [
+        (
+            "spec.options: each Deployment or StatefulSet with a request-rate is refused, as no option "
+            "has `serving`"
+        )
+    ]
+    assert limits({**GPU, "serving": serving}, CPU, **by_cost) == []
+    assert limits(GPU, CPU, serving=metrics, **by_cost) == []
+    assert limits(GPU, CPU, kinds=["Deployment"], threshold=[{"option": "cpu"}]) == []
+
+
 @pytest.mark.parametrize(
     ("gpu", "cpu", "because"),
     [
@@ -111,6 +127,12 @@ def test_kinds_that_are_never_moved_are_named(kind, because):
     found = limits(GPU, CPU, kinds=[kind], reconsider={}, threshold=[{"option": "cpu"}])
 
     assert found == [f"spec.match.kinds[0]: reconsider moves no {kind}: {because}"]
+
+
+def test_of_what_serves_a_deployment_is_moved_by_what_an_hour_costs():
+    found = limits(GPU, CPU, kinds=["Deployment"], reconsider={}, strategy={"type": "Cost"})
+
+    assert found == []
 
 
 def test_who_is_not_known_any_more_is_moved_to_no_option_for_some():

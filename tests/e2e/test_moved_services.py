@@ -7,6 +7,7 @@ annotations say.
 import contextlib
 import json
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,9 +25,11 @@ from tests.e2e.plane import container_of, has_condition
 from webhook.__main__ import main
 
 NAMESPACE = "serving"
-GREEN, DEAR, CHEAP = "green", "dear", "cheap"
+GREEN, DEAR, CHEAP, EMPTY = "green", "dear", "cheap", "empty"
+LINUX = {"kubernetes.io/os": "linux"}
+NODES = {GREEN: LINUX, DEAR: LINUX, CHEAP: LINUX, EMPTY: {"pool": "of-no-node"}}
+"""Queue, and flavor, to the labels of its nodes."""
 REPLICAS = 3
-READY_IN = "sim.example.com/starts-in"
 
 
 @pytest.fixture(scope="module")
@@ -44,17 +47,19 @@ def queues(plane):
     client = plane.client
     with Installation(plane, chart_values=[*PATIENT, "kinds={Job,Deployment}"]):
         client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-        client.apply(paper.resource_flavor("plain", node_labels={"kubernetes.io/os": "linux"}))
-        for name in (GREEN, DEAR, CHEAP):
-            client.apply(paper.cluster_queue(name, flavor="plain", quota={"cpu": "8"}))
+        for name, labels in NODES.items():
+            client.apply(paper.resource_flavor(name, node_labels=labels))
+            client.apply(paper.cluster_queue(name, flavor=name, quota={"cpu": "8"}))
             client.apply(paper.local_queue(name, NAMESPACE, cluster_queue=name))
         yield
 
 
-@pytest.fixture
-def policy(plane, queues):
-    """One that sends services to the dear queue, and moves them to the cheap one when asked."""
-    threshold = [{"option": name, "orPendingBelow": 1000} for name in (DEAR, CHEAP, GREEN)]
+def options(**each: Object) -> list[Object]:
+    return [{"name": name, "queue": name, **each} for name in (DEAR, CHEAP, EMPTY, GREEN)]
+
+
+@contextlib.contextmanager
+def applied_policy(client: ApiClient, strategy: Object, **spec: Object) -> Iterator[None]:
     found = {
         "apiVersion": POLICY_API,
         "kind": "FallbackPolicy",
@@ -62,19 +67,58 @@ def policy(plane, queues):
         "spec": {
             "mode": "Enforce",
             "match": {"kinds": ["Deployment"], "jobSelector": {}},
-            "options": [
-                {"name": DEAR, "queue": DEAR},
-                {"name": CHEAP, "queue": CHEAP, "adaptation": {"env": {"MODE": CHEAP}}},
-                {"name": GREEN, "queue": GREEN},
-            ],
-            "strategy": {"type": "Threshold", "threshold": threshold},
+            "strategy": strategy,
+            **spec,
         },
     }
-    client = plane.client
     client.apply(found)
-    wait_for(lambda: is_decided(client), "services are decided by it", timeout_seconds=60)
-    yield found
-    client.delete(POLICY_API, "FallbackPolicy", "services")
+    try:
+        wait_for(lambda: is_decided(client), "services are decided by it", timeout_seconds=60)
+        yield
+    finally:
+        client.delete(POLICY_API, "FallbackPolicy", "services")
+
+
+@pytest.fixture
+def policy(plane, queues):
+    """One that sends services to the dear queue, and moves them to others when asked."""
+    threshold = [{"option": name, "orPendingBelow": 1000} for name in NODES if name != GREEN]
+    threshold.sort(key=lambda each: each["option"] != DEAR)
+    wanted = options()
+    wanted[1]["adaptation"] = {"env": {"MODE": CHEAP}}
+    strategy = {"type": "Threshold", "threshold": threshold}
+    with applied_policy(plane.client, strategy, options=wanted):
+        yield
+
+
+@pytest.fixture
+def prices(plane, queues):
+    """Sets what an hour of a CPU costs in queues; the dear one is the cheapest at first."""
+    client = plane.client
+    costs = {GREEN: 5, DEAR: 1, CHEAP: 5, EMPTY: 5}
+
+    def set_prices(**changed: float) -> None:
+        costs.update(changed)
+        rates = [
+            {"flavors": [name], "resources": {"cpu": str(price)}} for name, price in costs.items()
+        ]
+        client.apply(
+            {
+                "apiVersion": POLICY_API,
+                "kind": "Tariff",
+                "metadata": {"name": "here"},
+                "spec": {"rates": rates},
+            }
+        )
+
+    set_prices()
+    rules = {"after": "1s", "horizon": "1h", "readyWithin": "15s", "maxMoves": 10}
+    serving = {"requestsPerSecond": 20, "latency": "80ms"}
+    with applied_policy(
+        client, {"type": "Cost"}, options=options(serving=serving), reconsider=rules
+    ):
+        yield set_prices
+    client.delete(POLICY_API, "Tariff", "here")
 
 
 def is_decided(client: ApiClient) -> bool:
@@ -97,6 +141,11 @@ def service(name: str, *, starts_in: str = "0s") -> Object:
             "name": name,
             "namespace": NAMESPACE,
             "labels": {paper.QUEUE_LABEL: GREEN},
+            # With three replicas, of which each answers 20: 189ms.
+            "annotations": {
+                "kueue-fallback.dev/request-rate": "40",
+                "kueue-fallback.dev/target-latency": "300ms",
+            },
         },
         "spec": {
             "replicas": REPLICAS,
@@ -199,3 +248,34 @@ def queues_of(item: Object) -> tuple[str, str]:
     """Return the queue on the Deployment and that on its pod template."""
     template = item["spec"]["template"]
     return tuple(each["metadata"]["labels"][paper.QUEUE_LABEL] for each in (item, template))
+
+
+def test_a_service_follows_the_price_and_is_put_back_where_its_pods_do_not_get_ready(plane, prices):
+    client = plane.client
+    client.create(service("priced"))
+    wait_until_in(client, "priced", DEAR)
+
+    with readiness(client, "priced") as counts:
+        prices(cheap=0.2)
+        wait_until_in(client, "priced", CHEAP)
+        moved = decision_of(now(client, "priced"))
+        prices(empty=0.01)
+        wait_for(lambda: option_of(client) == EMPTY, "it is moved there", timeout_seconds=60)
+        wait_for(lambda: option_of(client) == CHEAP, "it is put back", timeout_seconds=60)
+        wait_until_in(client, "priced", CHEAP)
+        # The empty queue costs less still, and is not tried again.
+        time.sleep(15)
+    assert min(counts) == REPLICAS
+    assert moved["reason"] == "moved to cheap (cheap): costs 2.4 less in 1h"
+    decision = decision_of(now(client, "priced"))
+    assert [stay["option"] for stay in decision["history"]] == [DEAR, CHEAP, EMPTY, CHEAP]
+    assert decision["reason"] == PUT_BACK
+    events = client.list("v1", "Event", namespace=NAMESPACE)
+    assert PUT_BACK in [each["message"] for each in events if each["reason"] == "Moved"]
+
+
+PUT_BACK = "moved to cheap (cheap): put back, as new pods were not ready in 15s"
+
+
+def option_of(client: ApiClient) -> str:
+    return decision_of(now(client, "priced"))["option"]

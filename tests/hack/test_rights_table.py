@@ -55,13 +55,16 @@ def test_a_right_that_comes_with_a_value_says_so(found):
     }
 
 
-def test_nobody_reads_pods_unless_they_are_decided_or_changes_rights(found):
-    decided = "only with `kinds={Job,Pod}`"
+def test_nobody_reads_pods_unless_it_is_wanted_or_changes_rights(found):
+    wanted = (
+        "only with `kinds={Job,Pod}`",
+        "only with `accelerators.fragmentationMinutes=10`",
+    )
     about = {
         (right.group, each.partition("/")[0])
         for right, condition in found.items()
         for each in right.resources
-        if condition != decided
+        if condition not in wanted
     }
 
     assert ("", "pods") not in about

@@ -34,6 +34,9 @@ WITH_TRAFFIC_ALONE = {
     "kueue_fallback_carbon_intensity",
     "kueue_fallback_congestion_price",
     "kueue_fallback_advised_saving",
+    # Where Nodes have slices, and somebody wants to know whom they serve.
+    "kueue_fallback_controller_unusable_device_parts",
+    "kueue_fallback_controller_blocked_slices",
 }
 UNDECIDED = ""
 """In place of a policy: Jobs that none decided, whose costs are counted, too."""

@@ -16,12 +16,17 @@ from tests.scrapes import check, shown
 from tests.servers import Server, paper_snapshot
 from webhook.admission.patch import PatchError
 from webhook.controller.controller_metrics import ControllerMetrics
+from webhook.hindsight.freed_slices import SliceSize
 from webhook.metric_table import Kind
 from webhook.model.costs.prices import CongestionPrices, ScarceCell
 from webhook.model.reasons import Obstacle
 from webhook.model.snapshot_parts import OffSwitch
 from webhook.state.snapshot import updated
 from webhook.state.state import State
+
+BLOCKED = SliceSize(
+    resource="nvidia.com/mig-3g.20gb", waiting=1, free=0, unusable={"n": 0.5}, blocked=1, freed=()
+)
 
 
 def left_alone(server):
@@ -170,6 +175,7 @@ def test_the_controllers_metrics_are_in_its_table():
     scarce = {ScarceCell("queue gpu-cq", "gpu", "nvidia.com/gpu"): 0.5}
     metrics.costs.show_congestion(CongestionPrices(prices=scarce))
     metrics.costs.show_advised({"light-gpu": 12.5})
+    metrics.slices.show([BLOCKED])
 
     names = check(metrics)
     before = policies(metrics)

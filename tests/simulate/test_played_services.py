@@ -276,6 +276,15 @@ def test_results_show_each_service_in_each_strategy():
     ]
 
 
+def test_services_may_come_without_jobs():
+    read = files.read(scenario(jobs={}, arrivals=[]))
+
+    (result,) = results = [replay(read, arm) for arm in read.arms(["static"])]
+
+    assert (result.jobs, result.services[0].mean_replicas) == ((), 2.0)
+    assert table(read, results).startswith("small: services, and no Jobs\n")
+
+
 PATH = "services.chat.service"
 MANY = "expected requests a second above 0 such as \"120\", got 'many'"
 KINDS = "expected a Deployment or a LeaderWorkerSet"

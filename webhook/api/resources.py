@@ -84,6 +84,7 @@ NAMESPACES = "namespaces"
 NODES = "nodes"
 LIMIT_RANGES = "limitranges"
 RUNTIME_CLASSES = "runtimeclasses"
+AUTOSCALERS = "horizontalpodautoscalers"
 POD_PRIORITIES = "priorityclasses"
 DEVICE_CLASSES = "deviceclasses"
 TRAINING_RUNTIMES = ("clustertrainingruntimes", "trainingruntimes")

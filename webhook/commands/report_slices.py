@@ -11,6 +11,7 @@ from webhook.api.kubernetes_api import Forbidden
 from webhook.commands import terminal
 from webhook.commands.kubectl import listed
 from webhook.cost.slice_geometry import Geometry
+from webhook.hindsight.freed_slices import cut_in_words
 from webhook.hindsight.slice_advice import CutAdvice, units_of
 from webhook.model.words import rfc3339
 from webhook.state.snapshot_file import read_objects
@@ -185,7 +186,7 @@ def _of_model(model: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield "   NOW  THEN  CUT INTO"
     counts = {
-        when: {_words(cut["slices"]): cut["devices"] for cut in model[when]}
+        when: {cut_in_words(cut["slices"]): cut["devices"] for cut in model[when]}
         for when in ("now", "then")
     }
     for cut in dict.fromkeys((*counts["now"], *counts["then"])):
@@ -194,7 +195,3 @@ def _of_model(model: Mapping[str, Any]) -> Iterator[str]:
     yield "Quotas to change with it, as long as they are what the nodes have:"
     for resource, change in model["quotas"].items():
         yield f"  {resource}: {change['now']} -> {change['then']}"
-
-
-def _words(slices: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} x {profile}" for profile, count in slices.items()) or "whole"

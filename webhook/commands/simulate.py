@@ -117,8 +117,8 @@ def command(**given: Any) -> None:
     """
     asked = SimulateOptions(**given)
     try:
-        _check_plot(asked.plot)
         scenario = _replayed(asked)
+        _check_plot(asked.plot, scenario)
         for said in scenario.unknown_requesters() if asked.file is not None else ():
             terminal.say(f"warning: {said}", err=True)
         arms = scenario.arms(asked.strategies)
@@ -172,7 +172,7 @@ def _seconds(written: str) -> float:
     return seconds(written)
 
 
-def _check_plot(path: str | None) -> None:
+def _check_plot(path: str | None, scenario: Scenario) -> None:
     """Fail before the replay, not after it, if the picture cannot be written."""
     if path is None:
         return
@@ -186,6 +186,8 @@ def _check_plot(path: str | None) -> None:
         raise FieldError("--plot", f"no such folder: {Path(path).parent}")
     if importlib.util.find_spec("matplotlib") is None:
         raise FieldError("--plot", PLOTS_MISSING)
+    if not scenario.submissions:
+        raise FieldError("--plot", "draws Jobs, and the scenario has none")
 
 
 def _scenario(file: str, assignments: Sequence[str], seed: int) -> Scenario:

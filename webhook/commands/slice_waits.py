@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from webhook.api.kubernetes_api import Forbidden
 from webhook.commands.decision_table import state_of
 from webhook.commands.kubectl import listed
-from webhook.hindsight.freed_slices import RUNNING_PODS, FreedSlices, freed_slices, slices_asked
+from webhook.hindsight.freed_slices import UNFINISHED_PODS, FreedSlices, freed_slices, slices_asked
 from webhook.hindsight.slice_advice import device_nodes
 from webhook.model.fields import FieldError
 
@@ -31,9 +31,8 @@ def slice_waits(
             asked |= Counter(slices_asked(pod_set.template))
         if not asked:
             return (), ()
-        nodes, _ = device_nodes(
-            listed(client, "/api/v1/nodes"), listed(client, "/api/v1/pods", RUNNING_PODS)
-        )
+        pods = listed(client, "/api/v1/pods", {"fieldSelector": UNFINISHED_PODS})
+        nodes, _ = device_nodes(listed(client, "/api/v1/nodes"), pods)
     except (Forbidden, FieldError) as error:
         return (f"What would free its slices is not known: {error}.",), ()
     found = [(name, count, freed_slices(nodes, name, count)) for name, count in asked.items()]

@@ -25,6 +25,8 @@ from webhook.commands.kubectl import (
 )
 from webhook.commands.status_parts import StatusPart, part_of
 from webhook.commands.terminal import Line
+from webhook.hindsight.fragmentation_record import PublishedFreed
+from webhook.hindsight.freed_slices import cut_in_words, named
 from webhook.model.job import PLAIN
 from webhook.model.words import figure, harmless, span
 
@@ -132,6 +134,7 @@ def _tables(parts: Mapping[str, StatusPart]) -> list[tuple[Sequence[str], list[t
     ]
     rows = [_scarce(cell) for cell in parts["congestion"].shown or ()]
     tables.append((_SCARCE, rows))
+    tables += _slices(parts["fragmentation"].shown or {"sizes": (), "cuts": ()})
     if "localQueues" in parts:
         rows = [_local_queue(queue) for queue in parts["localQueues"].shown or ()]
         tables.append((_LOCAL_QUEUES, rows))
@@ -147,6 +150,33 @@ def _scarce(cell: Mapping[str, Any]) -> tuple[str, ...]:
     if cell["cluster"]:
         tree = f"{tree} of cluster {harmless(cell['cluster'])}"
     return (tree, flavor, resource, figure(cell["price"]), "-" if wait is None else span(wait))
+
+
+_SLICES = ("SLICE", "WAIT", "FREE", "BLOCKED", "FREE IN SMALLER ONES", "COMES FREE")
+_CUTS = ("CUT ANEW ON NODE", "FROM", "INTO", "AFTER THE END OF")
+
+
+def _slices(shown: Mapping[str, Any]) -> list[tuple[Sequence[str], list[tuple[str, ...]]]]:
+    """Return tables of the slices that wait or find no use, and of the cuts for what waits."""
+    sizes = [
+        (
+            harmless(size["resource"]),
+            *(str(size[key]) for key in ("waiting", "free", "blocked")),
+            f"{figure(size['unusable'])} devices" if size["unusable"] else "-",
+            harmless(" or ".join(PublishedFreed(**freed).words for freed in size["freed"])) or "-",
+        )
+        for size in shown["sizes"]
+        if size["waiting"] or size["unusable"]
+    ]
+    cuts = [
+        (
+            harmless(cut["node"]),
+            *(harmless(cut_in_words(cut[key])) for key in ("before", "after")),
+            harmless(named(cut["mustEnd"])) or "-",
+        )
+        for cut in shown["cuts"]
+    ]
+    return [(_SLICES, sizes), (_CUTS, cuts)]
 
 
 def _switch(shown: Mapping[str, Any]) -> Line:
@@ -382,6 +412,7 @@ def _parts(
         "clusters": part_of(lambda: status_parts.clusters(client)),
         "policies": part_of(lambda: status_parts.policies(client)),
         "congestion": part_of(lambda: status_parts.congestion(client, ours, unix)),
+        "fragmentation": part_of(lambda: status_parts.fragmentation(client, ours, unix)),
         "clusterQueues": part_of(
             lambda: status_parts.cluster_queues(client, ours, kueue_namespace)
         ),

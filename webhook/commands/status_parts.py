@@ -34,6 +34,7 @@ from webhook.commands import probe
 from webhook.commands.decision_table import unix_of
 from webhook.commands.kubectl import listed
 from webhook.commands.switch import off_of
+from webhook.hindsight.fragmentation_record import read_fragmentation
 from webhook.hindsight.savings_record import SavingsRecord, read_savings
 from webhook.kueue.tree_forecast import wait_for
 from webhook.model.faults import attempted
@@ -170,6 +171,18 @@ def congestion(client: Client, namespace: str, unix: float) -> StatusPart:
         for cell, price in sorted(current.prices.items())
     ]
     return StatusPart(shown=shown)
+
+
+def fragmentation(client: Client, namespace: str, unix: float) -> StatusPart:
+    """Tell which slices wait, whose end frees them, and how devices are better cut for them."""
+    path = f"/api/v1/namespaces/{namespace}/configmaps/{CONGESTION}"
+    try:
+        found = read_fragmentation(client.get(path), unix)
+    except NotServed:
+        found = None
+    except FieldError as error:
+        return StatusPart(trouble=(f"ConfigMap {CONGESTION}: {error}",))
+    return StatusPart(shown=None if found is None else found.model_dump(mode="json", by_alias=True))
 
 
 def leader(client: Client, namespace: str, unix: float) -> StatusPart:

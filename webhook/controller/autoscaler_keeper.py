@@ -13,7 +13,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from webhook.api import published
+from webhook.api import published, resources
 from webhook.api.kubernetes_api import ClusterError, Forbidden, KubernetesApi, NotServed, Refused
 from webhook.api.resources import Key, ReadObject, Resource, full_name, read_by
 from webhook.api.watch import WatchUpdate
@@ -49,7 +49,7 @@ ANEW_SECONDS: Final = 60.0
 MOST_READ: Final = 50
 """Services in one step, each by a call; of more some wait for the next."""
 _PATH: Final = "/apis/autoscaling/v2"
-_HPAS: Final = "horizontalpodautoscalers"
+_HPAS: Final = resources.AUTOSCALERS
 
 
 class KnownAutoscaler(NamedTuple):

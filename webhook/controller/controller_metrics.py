@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import isnan
 from typing import Final
 
 from webhook.decide.cluster_choice import Nomination
 from webhook.hindsight import bills
+from webhook.hindsight.freed_slices import SliceSize
 from webhook.hindsight.journal import JournalEntry
 from webhook.metric_table import (
     A_CLUSTER,
@@ -15,6 +17,7 @@ from webhook.metric_table import (
     A_NAMESPACE,
     A_POLICY,
     A_PRICED_RESOURCE,
+    A_SLICE,
     A_TARIFF,
     A_TREE,
     AN_OPTION,
@@ -60,6 +63,7 @@ class ControllerMetrics:
         self._holds(table)
         self._nominations(table)
         self._devices(table)
+        self.slices = SliceMetrics(table)
 
     def _about_policies(self, table: Table) -> None:
         self.writes = table.counter(
@@ -90,10 +94,12 @@ class ControllerMetrics:
             "Moves of pending Jobs that were written, by outcome. moved: its Workload "
             "shows it. conflict: the Job changed meanwhile. refused: by the webhook or the API "
             "server. lost: no Workload showed it in time. repaired: quota that it held in the "
-            "queue it had left was taken back. failed: the API server could not be reached.",
+            "queue it had left was taken back. putBack: a service whose new pods were not ready in "
+            "time. failed: the API server could not be reached.",
             policy=ANY_POLICY,
             outcome=OUTCOMES,
         )
+        self._obstacles: dict[str, Counter[tuple[str, Obstacle]]] = {}
         self._gained = table.counter(
             "controller_move_gained_seconds",
             "Expected gain of moves: seconds that all pending Jobs together are done sooner.",
@@ -101,7 +107,7 @@ class ControllerMetrics:
         )
         self._not_moved = table.gauge(
             "controller_not_moved_jobs",
-            "Pending Jobs of policies with reconsider that cannot be moved, by reason.",
+            "Pending Jobs, and services, that policies with reconsider cannot move, by reason.",
             policy=A_POLICY,
             reason=tuple(map(str, Obstacle)),
         )
@@ -177,10 +183,13 @@ class ControllerMetrics:
         if gained > 0:
             self._gained.labels(policy).inc(gained)
 
-    def show_obstacles(self, obstacles: Mapping[tuple[str, Obstacle], int]) -> None:
-        """Set of each policy how many of its pending Jobs cannot be moved, by why."""
+    def show_obstacles(
+        self, obstacles: Mapping[tuple[str, Obstacle], int], *, of: str = "jobs"
+    ) -> None:
+        """Set of each policy how many of its pending Jobs, or its services, cannot be moved."""
+        self._obstacles[of] = Counter(obstacles)
         self._not_moved.clear()
-        for (policy, obstacle), count in obstacles.items():
+        for (policy, obstacle), count in sum(self._obstacles.values(), Counter()).items():
             self._not_moved.labels(policy, str(obstacle)).set(count)
 
     def count_writes(self, what: str, *, written: int, failed: int) -> None:
@@ -391,6 +400,36 @@ class CostMetrics:
                         self._rate.labels(name, cluster, flavor, resource).set(value)
                 if (value := _now(prices.carbon, unix)) is not None:
                     self._intensity.labels(name, cluster).set(value)
+
+
+class SliceMetrics:
+    """What is free of devices and of no use to what waits; only the leading controller has it."""
+
+    def __init__(self, table: Table) -> None:
+        self._unusable = table.gauge(
+            "controller_unusable_device_parts",
+            "Devices, as a sum of parts, that are free in slices smaller than this. Only with "
+            "accelerators.fragmentationMinutes.",
+            resource=A_SLICE,
+        )
+        self._blocked = table.gauge(
+            "controller_blocked_slices",
+            "Slices that wait although what is free of devices, cut otherwise, might be enough for "
+            "them.",
+            resource=A_SLICE,
+        )
+
+    def show(self, sizes: Iterable[SliceSize]) -> None:
+        """Set what was found; remove the series of all other sizes."""
+        self.forget()
+        for size in sizes:
+            self._unusable.labels(size.resource).set(sum(size.unusable.values()))
+            self._blocked.labels(size.resource).set(size.blocked)
+
+    def forget(self) -> None:
+        """Remove all series, as another controller has them."""
+        self._unusable.clear()
+        self._blocked.clear()
 
 
 def _now(rate: Curve | None, unix: float) -> float | None:

@@ -57,6 +57,12 @@ class FollowedWatches:
         return tuple(pending_jobs.followed(kind).kind for kind in self.kinds.values())
 
     @property
+    def rolling(self) -> tuple[str, ...]:
+        """Return those of services, which are moved while they serve."""
+        kinds = (kind for kind in self.kinds.values() if kind.rolls)
+        return tuple(pending_jobs.followed(kind).kind for kind in kinds)
+
+    @property
     def knows_served(self) -> bool:
         """Whether each kind that is switched on is known to be served, or why that is not known."""
         return self._served.keys() == self.kinds.keys()

@@ -241,19 +241,23 @@ def ask(transport: KubernetesApi, job: Pending, move: Move) -> Mapping[str, Any]
         ClusterError: the write failed otherwise.
 
     """
+    # This label makes the API server call the webhook, which corrects its value.
+    labels = {} if job.option else {OPTION_LABEL: move.candidate.option}
+    return wish(transport, job, move.way.option, _because(move), labels)
+
+
+def wish(
+    transport: KubernetesApi, job: Pending, option: str, why: str, labels: Mapping[str, str]
+) -> Mapping[str, Any]:
+    """Ask the webhook for a move to *option*, as ``ask`` does, and set *labels*."""
     kind = BY_NAME[job.job.kind]
-    return transport.patch(kind.path(job.job.namespace, job.job.name), _patch(job, move))
-
-
-def _patch(job: Pending, move: Move) -> Mapping[str, Any]:
     metadata: dict[str, Any] = {
         "resourceVersion": job.version,
-        "annotations": {MOVE_TO: move.way.option, MOVE_REASON: _because(move)},
+        "annotations": {MOVE_TO: option, MOVE_REASON: why},
     }
-    if not job.option:
-        # This label makes the API server call the webhook, which corrects its value.
-        metadata["labels"] = {OPTION_LABEL: move.candidate.option}
-    return {"metadata": metadata}
+    if labels:
+        metadata["labels"] = labels
+    return transport.patch(kind.path(job.job.namespace, job.job.name), {"metadata": metadata})
 
 
 def _because(move: Move) -> str:

@@ -15,7 +15,7 @@ from math import inf
 from webhook.api import published
 from webhook.api.client import Client
 from webhook.api.resources import POLICIES, TEAM_POLICIES
-from webhook.controller import cluster_dispatcher, mover
+from webhook.controller import cluster_dispatcher, mover, service_mover
 from webhook.controller.adviser import Adviser
 from webhook.controller.autoscaler_keeper import AUTOSCALERS, AutoscalerKeeper
 from webhook.controller.cluster_dispatcher import ClusterDispatcher
@@ -23,12 +23,14 @@ from webhook.controller.congestion_publisher import CongestionPublisher, followe
 from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.controller.device_reader import DeviceReader
 from webhook.controller.followed_watches import FollowedWatches
+from webhook.controller.fragmentation_publisher import FragmentationPublisher
 from webhook.controller.hold_keeper import HoldKeeper
 from webhook.controller.job_events import JobEvents
 from webhook.controller.look_back_process import LookBack
 from webhook.controller.mover import Mover
 from webhook.controller.records import RUNS, Records, read_run
 from webhook.controller.savings_publisher import SavingsPublisher
+from webhook.controller.service_mover import ServiceMover
 from webhook.controller.start_writer import StartWriter
 from webhook.controller.status_keeper import PolicyKeeper
 from webhook.controller.unreviewed import Unreviewed, fetching
@@ -87,6 +89,7 @@ def table(given: Surroundings) -> tuple[Part, ...]:
         _keys(given),
         _jobs(given, policies.note_unreviewed),
         *_prometheus(given, records),
+        *_fragmentation(given),
         Part(
             name="records",
             step=records.step,
@@ -101,6 +104,7 @@ def table(given: Surroundings) -> tuple[Part, ...]:
         _advice(given),
         _starts(given),
         _moves(given),
+        _service_moves(given),
         *_autoscalers(given),
         Part(
             name="policies",
@@ -189,6 +193,19 @@ def _prometheus(given: Surroundings, records: Records) -> Iterator[Part]:
     )
 
 
+def _fragmentation(given: Surroundings) -> Iterator[Part]:
+    if not given.settings.fragmentation_minutes:
+        return
+    publisher = FragmentationPublisher(
+        given.client,
+        given.settings,
+        is_leader=given.is_leader,
+        failures=given.failures,
+        metrics=given.metrics,
+    )
+    yield Part(name="fragmentation", step=publisher.step, follows_workloads=lambda _: True)
+
+
 def _holds(given: Surroundings) -> Part:
     holds = HoldKeeper(
         given.client,
@@ -275,12 +292,28 @@ def _moves(given: Surroundings) -> Part:
         may_write=given.is_leader,
         metrics=given.metrics,
     )
+    services = given.watches.rolling
     return Part(
         name="moves",
         step=moves.step,
-        takes=dict.fromkeys(given.watches.pending, moves.take),
+        takes={name: moves.take for name in given.watches.pending if name not in services},
         begin=moves.begin,
         wait=lambda: mover.STEP_SECONDS if given.watches.with_workloads else inf,
+    )
+
+
+def _service_moves(given: Surroundings) -> Part:
+    moves = ServiceMover(
+        given.client,
+        max_state_age=given.settings.max_state_age,
+        may_write=given.is_leader,
+        metrics=given.metrics,
+    )
+    return Part(
+        name="services",
+        step=moves.step,
+        takes=dict.fromkeys(given.watches.rolling, moves.take),
+        wait=lambda: service_mover.STEP_SECONDS if given.watches.with_workloads else inf,
     )
 
 

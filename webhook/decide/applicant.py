@@ -18,6 +18,7 @@ from webhook.model.costs.devices import DeviceUse
 from webhook.model.forecasts import JobClass
 from webhook.model.job import Job, Requester
 from webhook.model.policy.fallback_policy import FallbackPolicy
+from webhook.model.policy.rules import SERVICES
 from webhook.model.signatures import SigningKeys
 from webhook.state.occupancy import Occupancy
 from webhook.state.snapshot import Snapshot
@@ -103,6 +104,15 @@ class Applicant:
         """
         uses = self.snapshot.learned.device_uses
         return uses.get(self.job_class.key) if uses else None
+
+    @cached_property
+    def is_sized(self) -> bool:
+        """Whether it is a service, whose options are compared by what its replicas cost an hour."""
+        return (
+            self.wishes.request_rate is not None
+            and self.job.kind in SERVICES
+            and self.policy.spec.strategy.least_cost is not None
+        )
 
     @property
     def class_text(self) -> str:

@@ -72,7 +72,7 @@ def assess(applicant: Applicant) -> tuple[Assessment, ...]:
 
     """
     assessments = fitted(applicant)
-    if serving.is_compared(applicant):
+    if applicant.is_sized:
         serving.weigh(applicant, assessments)
     elif applicant.policy.spec.strategy.forecasts:
         expectations.expect(applicant, assessments)
@@ -169,7 +169,7 @@ def _judged(candidate: OptionCandidate, assessment: Assessment) -> Job | Rejecti
     asked = needs(job, snapshot.cluster, snapshot.setup.kueue)
     if refusal := _too_small(candidate, job, asked, queue=candidate.cluster_queue):
         return refusal
-    if not serving.is_compared(applicant):
+    if not applicant.is_sized:
         return job
     known = known_replica(applicant, candidate.option)
     sized = serving.sized(applicant, candidate.option, job, known)
@@ -228,18 +228,23 @@ def _of_all_replicas(
 
     It is refused where they would wait: some of its replicas alone do not hold its latency.
     """
-    job, queue, found = assessment.job, candidate.cluster_queue, one
-    if job is not None and job.workloads > 1 and one.rejection is None:
-        everything = serving.together(assessment.needs, job.workloads)
-        found = assignment(candidate.applicant.occupancy, everything, queue, priority=priority)
-    tree = candidate.applicant.occupancy.forest.tree(queue.name)
+    job, level, found = assessment.job, assessment.service, one
+    occupancy, queue = candidate.applicant.occupancy, candidate.cluster_queue
+    if job is None or level is None:
+        return one
+    # Where something else scales it, it will have more of them than it is created with.
+    scaled = serving.with_replicas(job, level.replicas)
+    if one.rejection is None and (scaled is not job or job.workloads > 1):
+        asked = needs(scaled, occupancy.snapshot.cluster, occupancy.snapshot.setup.kueue)
+        everything = serving.together(asked, scaled.workloads)
+        found = assignment(occupancy, everything, queue, priority=priority)
+    tree = occupancy.forest.tree(queue.name)
     if tree is not None:
         assessment.usage = tree.amounts(found.assignment.taken)
-    replicas = assessment.service.replicas if assessment.service is not None else 0
     if found.rejection is None and found.fit is not Fit.WAITS:
         return found
     why = found.rejection or Rejection(reason=Reason.REPLICAS_WOULD_WAIT, detail=found.detail)
-    detail = f"for its {replicas} replicas it {why.detail}"
+    detail = f"for its {level.replicas} replicas it {why.detail}"
     return replace(found, rejection=replace(why, detail=detail))
 
 

@@ -30,6 +30,7 @@ from webhook.model.policy.fallback_policy import (
     StrategyType,
     TolerationChanges,
 )
+from webhook.model.policy.rules import SERVICES
 from webhook.model.queues import ClusterQueue
 from webhook.model.reasons import Obstacle
 from webhook.state.snapshot import Snapshot
@@ -202,14 +203,23 @@ def of_moves(policy: FallbackPolicy) -> Iterator[PolicyLimit]:
         if option.guests is not None and uncounted:
             why = f"it is refused to each {_listed(uncounted)}, which are not counted as guests"
             yield PolicyLimit(path=f"{path}.guests", why=why)
+    yield from _of_services(policy)
     if policy.spec.reconsider is not None:
         yield from _of_reconsidering(policy)
+
+
+def _of_services(policy: FallbackPolicy) -> Iterator[PolicyLimit]:
+    services = [name for name in policy.spec.match.kinds if name in SERVICES]
+    told = policy.spec.serving or any(option.serving for option in policy.spec.options)
+    if services and policy.spec.strategy.least_cost is not None and not told:
+        why = f"each {_listed(services)} with a request-rate is refused, as no option has `serving`"
+        yield PolicyLimit(path="spec.options", why=why)
 
 
 def _of_reconsidering(policy: FallbackPolicy) -> Iterator[PolicyLimit]:
     kinds = []
     for index, name in enumerate(policy.spec.match.kinds):
-        if why := _never_moved(BY_NAME[name]):
+        if why := _never_moved(BY_NAME[name], policy):
             path = f"spec.match.kinds[{index}]"
             yield PolicyLimit(path=path, why=f"reconsider moves no {name}: {why}")
         else:
@@ -225,13 +235,15 @@ def _of_reconsidering(policy: FallbackPolicy) -> Iterator[PolicyLimit]:
             yield PolicyLimit(path=path, why=f"reconsider moves {what}: {obstacle.meaning}")
 
 
-def _never_moved(kind: JobKind) -> str:
+def _never_moved(kind: JobKind, policy: FallbackPolicy) -> str:
     """Return why the controller moves no Job of a kind; empty: it may."""
     if not kind.is_movable:
         return Obstacle.CREATION_ONLY.meaning
     if not kind.is_whole:
         return "its pods are defined in other objects, which the controller does not read"
-    # A run that has a length is what moves are judged by.
+    if kind.rolls and policy.spec.strategy.least_cost is not None:
+        return ""
+    # A run that has a length is what moves are judged by, or what a service costs an hour.
     return "" if kind.finishes else "it never ends, so no run of it is known"
 
 

@@ -26,11 +26,11 @@ from webhook.decide.applicant import Applicant
 from webhook.learn.device_runs import DevicePart, guess
 from webhook.model.costs.learned_service import LearnedServing
 from webhook.model.costs.prices import DAY, HOUR, NO_PRICES, Cost, Place
+from webhook.model.costs.service import Autoscaler
 from webhook.model.decision import Assessment, Rejection
 from webhook.model.job import Job, PodSets
 from webhook.model.policy.custom_object import AUTO
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option, seconds
-from webhook.model.policy.rules import SERVICES
 from webhook.model.queues import PodSetNeeds
 from webhook.model.reasons import Reason
 from webhook.model.words import brief
@@ -40,12 +40,6 @@ PartsOf: TypeAlias = Callable[[Option], Sequence[DevicePart | None]]
 LearnedIn: TypeAlias = Callable[[Option], LearnedServing | None]
 """What a replica was learned to do in an option; None: that was not learned."""
 _PER_CENT: Final = 100
-
-
-def is_compared(applicant: Applicant) -> bool:
-    """Return whether a service's options are compared by what its replicas cost an hour."""
-    by_cost = applicant.policy.spec.strategy.least_cost is not None
-    return by_cost and applicant.job.kind in SERVICES and applicant.wishes.request_rate is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,13 +119,19 @@ def sized(
         if known.speed.latency > target:
             detail = f"a request takes {brief(known.speed.latency)} there"
         return _too_slow(detail, target)
-    if AUTO in option.adaptation.replicas.values():
-        most = applicant.wishes.max_replicas
-        if most is not None and needed.replicas > most:
-            detail = f"it takes {needed.replicas} replicas to answer 95 % of {rate:g} requests a"
-            detail += f" second in {brief(target)}, and its max-replicas is {most}"
-            return Rejection(reason=Reason.TOO_MANY_REPLICAS, detail=detail)
-        return _with_replicas(job, needed.replicas), _by(known, needed)
+    cluster = applicant.snapshot.cluster
+    autoscaler = cluster.autoscalers.get((job.namespace, job.reference))
+    is_scaled = autoscaler is not None or AUTO in option.adaptation.replicas.values()
+    if is_scaled and (bound := _bound(applicant, autoscaler, needed.replicas)):
+        detail = f"it takes {needed.replicas} replicas to answer 95 % of {rate:g} requests a"
+        detail += f" second in {brief(target)}, and {bound}"
+        return Rejection(reason=Reason.TOO_MANY_REPLICAS, detail=detail)
+    if autoscaler is not None:
+        # Its replicas are not ours to set, but so many it will have.
+        number = max(needed.replicas, autoscaler.least)
+        return job, _by(known, level_at(rate, number, known.speed))
+    if is_scaled:
+        return with_replicas(job, needed.replicas), _by(known, needed)
     number = next(each.replicas.number for each in job.pod_sets if each.replicas is not None)
     level = level_at(rate, number, known.speed)
     if level.latency > target:
@@ -150,15 +150,24 @@ def _too_slow(detail: str, target: float) -> Rejection:
     return Rejection(reason=Reason.LATENCY_NOT_MET, detail=detail)
 
 
-def _with_replicas(job: Job, number: int) -> Job:
+def _bound(applicant: Applicant, autoscaler: Autoscaler | None, needed: int) -> str:
+    """Return what keeps a service from having so many replicas, in words; empty: nothing."""
+    most = applicant.wishes.max_replicas
+    if most is not None and needed > most:
+        return f"its max-replicas is {most}"
+    if autoscaler is not None and needed > autoscaler.most:
+        return f"HorizontalPodAutoscaler {autoscaler.name} has maxReplicas {autoscaler.most}"
+    return ""
+
+
+def with_replicas(job: Job, number: int) -> Job:
+    """Return a service with so many replicas."""
     pod_sets = PodSets(scaled(pod_set, number) for pod_set in job.pod_sets)
     return job if pod_sets == job.pod_sets else job.with_pod_sets(pod_sets)
 
 
 def together(asked: Sequence[PodSetNeeds], workloads: int) -> tuple[PodSetNeeds, ...]:
     """Return what so many Workloads ask for, as if they were one."""
-    if workloads == 1:
-        return tuple(asked)
     return tuple(replace(each, count=each.count * workloads, known={}) for each in asked)
 
 

@@ -235,7 +235,7 @@ def _choose_for_service(applicant: Applicant, assessments: Sequence[Assessment])
         return leave(assessments)
     first = sized[0]
     because: Iterable[str]
-    if not serving.is_compared(applicant):
+    if not applicant.is_sized:
         because = ("it says no request-rate, so the first option is kept",)
         return take_option(applicant, assessments, first.index, because)
     if _total(first) == inf:

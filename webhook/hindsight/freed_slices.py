@@ -16,21 +16,21 @@ from typing import Any, Final
 from webhook.cost.slice_geometry import WHOLE, Geometry, cut_of, geometries
 from webhook.hindsight.slice_advice import (
     DeviceNode,
+    devices_asked,
     filling,
     memory_of,
     parts_of,
     units_of,
 )
 from webhook.kueue.requests import declared
+from webhook.model import fields
 from webhook.model.costs.device_table import slice_by_name
 from webhook.model.pods import PodTemplate
 
 _ROUNDED: Final = 1e-9
 _MOST_NAMED: Final = 5
-RUNNING_PODS: Final = {
-    "fieldSelector": "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
-}
-"""Selects the Pods that may have devices."""
+UNFINISHED_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
+"""Selects the Pods that may have devices, by their fields, or wait for some."""
 MOST_CUTS: Final = 16
 """Devices that are cut anew for what waits; of more it is advised when these are."""
 
@@ -109,6 +109,12 @@ def named(jobs: Sequence[str]) -> str:
     return f"{names} and {more} more" if more > 0 else names
 
 
+def cut_in_words(cut: Mapping[str, int]) -> str:
+    """Return into which slices a device is cut; *cut*: of each resource or profile how many."""
+    names = {name.rpartition("/mig-")[2]: count for name, count in cut.items()}
+    return ", ".join(f"{count} x {name}" for name, count in names.items()) or "whole"
+
+
 def slices_asked(template: PodTemplate) -> Mapping[str, int]:
     """Return of each resource how many slices of devices one pod asks for.
 
@@ -119,6 +125,17 @@ def slices_asked(template: PodTemplate) -> Mapping[str, int]:
     return {
         name: count for name, count in declared(template).items() if count and slice_by_name(name)
     }
+
+
+def slices_to_schedule(pod: Mapping[str, Any]) -> Mapping[str, int]:
+    """Return which slices a pod asks for that only a Node is missing; those of others are none.
+
+    Kueue has admitted it, or knows nothing of it; what is gated waits with its Workload.
+    """
+    spec = fields.mapping(pod, "spec", "")
+    if spec.get("nodeName") or spec.get("schedulingGates"):
+        return {}
+    return {name: count for name, count in devices_asked(spec).items() if slice_by_name(name)}
 
 
 def fragmentation(nodes: Sequence[DeviceNode], waiting: Mapping[str, int]) -> Fragmentation:

@@ -134,14 +134,19 @@ class JobKind:
     itself."""
     carries_marks: bool = True
     """Whether Kueue copies labels and annotations of its pods into Workloads."""
-    rolls: bool = False
-    """Whether it replaces its pods by new ones when its pod template changes, also while they
-    run."""
+    rolled_out: Callable[[Mapping[str, Any]], bool] | None = None
+    """Tells whether all of its pods are made from the template as it is, and ready. None: its pods
+    are not replaced by new ones when the template changes while they run."""
 
     @property
     def api_version(self) -> str:
         """The value of ``apiVersion``, such as ``batch/v1``."""
         return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def rolls(self) -> bool:
+        """Whether it replaces its pods by new ones when its pod template changes."""
+        return self.rolled_out is not None
 
     @property
     def is_movable(self) -> bool:

@@ -152,6 +152,27 @@ def _held_back(source: Mapping[str, Any]) -> Obstacle | None:
     return Obstacle.RECREATES if recreates else None
 
 
+def _rolled_out(source: Mapping[str, Any]) -> bool:
+    """Return whether the last rollout of a Deployment has come to its end.
+
+    Raises:
+        FieldError: a field that this depends on has a wrong type.
+
+    """
+    metadata, spec, status = (fields.mapping(source, key, "") for key in _PARTS)
+    if status.get("observedGeneration") != metadata.get("generation"):
+        return False
+    for condition, where in fields.objects(status, "conditions", "status"):
+        if condition.get("type") == "Progressing":
+            # It stays so when a pod fails later.
+            return fields.text(condition, "reason", where) == "NewReplicaSetAvailable"
+    # Without a deadline for its progress there is no such condition.
+    numbers = {fields.integer(status, key, "status") or 0 for key in _COUNTS}
+    return numbers == {_number(spec, "replicas", "spec")}
+
+
+_PARTS: Final = ("metadata", "spec", "status")
+_COUNTS: Final = ("replicas", "updatedReplicas", "availableReplicas")
 _SERVICE: Final = JobKind(
     group="apps",
     version="v1",
@@ -183,7 +204,7 @@ DEPLOYMENT: Final = replace(
     read=_read_deployment,
     held_back=_held_back,
     immutable=lambda *_: None,
-    rolls=True,
+    rolled_out=_rolled_out,
 )
 LEADERWORKERSET: Final = replace(
     _SERVICE,

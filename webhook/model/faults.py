@@ -18,7 +18,8 @@ nominating worker clusters while no controller leads."""
 CONTROLLER_PARTS: Final = (
     *("messages", "state", "policies", "records"),
     *("events", "moves", "jobs", "keys", "savings", "congestion", "holds", "starts"),
-    *(NOMINATIONS, "advice", "prometheus", "namespaces", "autoscalers"),
+    *(NOMINATIONS, "advice", "prometheus", "namespaces", "services", "autoscalers"),
+    "fragmentation",
 )
 """Parts of a controller's turn."""
 T = TypeVar("T")

@@ -201,9 +201,11 @@ class Job:
 
     def with_pod_sets(self, pod_sets: tuple[PodSet, ...]) -> Job:
         """Return the Job with other pod sets, and as many Workloads as these have replicas."""
-        counted = (pod_set.replicas for pod_set in pod_sets if pod_set.replicas is not None)
-        numbers = (replicas.number for replicas in counted if replicas.are_workloads)
-        return replace(self, pod_sets=pod_sets, workloads=next(numbers, self.workloads))
+        workloads = self.workloads
+        for pod_set in pod_sets:
+            if pod_set.replicas is not None and pod_set.replicas.are_workloads:
+                workloads = pod_set.replicas.number
+        return replace(self, pod_sets=pod_sets, workloads=workloads)
 
     @property
     def reference(self) -> str:
@@ -279,6 +281,24 @@ def read_left(text: str) -> Left | None:
     return Left(unix=unix, cluster_queues=frozenset(names.split(",")))
 
 
+PUT_BACK: Final = "put back, as new pods were not ready in "
+"""How the reason of a move begins that takes back one of a service."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rollout:
+    """How far a service is that was moved, and what came of its moves."""
+
+    is_done: bool
+    """Whether all of its pods are new ones and were ready once."""
+    left: str = ""
+    """The option that its last move left; empty: there is none, or that move put it back."""
+    moved: tuple[float, ...] = ()
+    """When it was moved, in seconds since 1970, as far as that is kept."""
+    failed: Mapping[str, float] = field(default_factory=dict)
+    """Each option whose new pods were not ready in time, and when it was put back from there."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
     uid: str
@@ -306,6 +326,8 @@ class Pending:
     has_ready_pods: bool = False
     started: float = 0.0
     """Since when it has not been suspended, in seconds since 1970; 0: it is."""
+    rollout: Rollout | None = None
+    """None: it is no service that rolls."""
 
     @property
     def has_left(self) -> bool:

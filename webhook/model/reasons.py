@@ -414,6 +414,16 @@ class Obstacle(Explained):
         "it has not waited as long as its policy says",
         "Nothing: `reconsider.after` has not passed yet.",
     )
+    ROLLING = (
+        "rolling",
+        "its pods are being replaced",
+        "Nothing: it is looked at again when all are new and ready.",
+    )
+    COST_UNKNOWN = (
+        "costUnknown",
+        "what an hour of it costs where it is, is not known",
+        "`kubectl fallback explain` says why; give prices, or `serving`.",
+    )
     MAX_MOVES = (
         "maxMoves",
         "it was moved as often as its policy allows",
@@ -506,7 +516,7 @@ class Obstacle(Explained):
     )
 
 
-OUTCOMES = ("moved", "conflict", "refused", "lost", "repaired", "failed")
+OUTCOMES = ("moved", "conflict", "refused", "lost", "repaired", "putBack", "failed")
 """What becomes of a move that the controller writes."""
 
 

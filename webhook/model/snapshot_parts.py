@@ -21,6 +21,7 @@ from webhook.model.costs.prices import (
     Prices,
     SeenInterruptions,
 )
+from webhook.model.costs.service import Autoscaler
 from webhook.model.forecasts import Dispatch, Estimates
 from webhook.model.kueue_support import Doubt, KueueManager
 from webhook.model.pods import Selector
@@ -88,6 +89,8 @@ class ClusterObjects:
     """PriorityClass to its value."""
     default_priority: int = 0
     """That of pods that name no PriorityClass."""
+    autoscalers: Mapping[tuple[str, str], Autoscaler] = field(default_factory=dict)
+    """Namespace and reference of a service to what scales it, but for autoscalers of our own."""
 
     def labels_of(self, namespace: str) -> Mapping[str, str]:
         """Find a Namespace's labels; the one that the API server puts on each is always there."""

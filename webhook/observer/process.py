@@ -28,6 +28,7 @@ from webhook.api.resources import Resource
 from webhook.api.watch import Follower, WatchUpdate
 from webhook.console.console import THREADS, Console
 from webhook.model.faults import OBSERVER_PARTS, Failures, logged
+from webhook.model.policy.rules import SERVICES
 from webhook.observer.certificates import Certifier
 from webhook.observer.leaderless import LeaderlessDispatcher
 from webhook.server import lifecycle
@@ -41,7 +42,7 @@ from webhook.state.pipe import Update
 from webhook.state.run_records_reader import RunRecordsReader
 from webhook.state.signing_keys import KeyRing
 from webhook.state.snapshot import Restraint
-from webhook.state.watched import proven, signing_keys, training_runtimes, watched
+from webhook.state.watched import autoscalers, proven, signing_keys, training_runtimes, watched
 
 COALESCE_SECONDS = 0.005
 """Changes within so long are published together."""
@@ -175,7 +176,8 @@ def _resources(settings: Settings, ring: KeyRing) -> tuple[Resource, ...]:
         team_policies=settings.team_policies,
     )
     runtimes = training_runtimes() if "TrainJob" in settings.kinds else ()
-    return (*proven(resources, ring), *runtimes, signing_keys(settings.namespace))
+    scaling = (autoscalers(),) if not set(SERVICES).isdisjoint(settings.kinds) else ()
+    return (*proven(resources, ring), *runtimes, *scaling, signing_keys(settings.namespace))
 
 
 def _feed(settings: Settings, resources: Sequence[Resource]) -> Feed:

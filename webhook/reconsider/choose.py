@@ -93,7 +93,7 @@ class Lineup:
         self._as_it_is = self._prospect(self._starts.begun)
         self._ways: dict[str, tuple[Way, ...]] = {}
         # Options are assessed on the same forecasts that moves are compared by.
-        self.occupancy = _occupancy(replace(world.snapshot, forecasts=self._starts.forecasts))
+        self.occupancy = occupancy_of(replace(world.snapshot, forecasts=self._starts.forecasts))
 
     def with_starts(self, candidate: MoveCandidate) -> MoveCandidate:
         """Return a Job with when it would start in each option that it could be moved to.
@@ -200,7 +200,7 @@ def _class_texts(asked: Mapping[str, MoveQuestion], snapshot: Snapshot) -> Mappi
     return texts
 
 
-def _occupancy(snapshot: Snapshot) -> Occupancy:
+def occupancy_of(snapshot: Snapshot) -> Occupancy:
     """Return the occupancy of a snapshot with its pending Workloads counted in."""
     live = LiveOccupancy()
     live.adopt(snapshot)

@@ -7,23 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import pairwise
 from math import inf
 from typing import Any, Final
 
 from webhook.api.resources import ReadObject, Resource, read_by
 from webhook.decide import decision_record
+from webhook.decide.decision_record import Recorded
 from webhook.flow.decided_job import DecidedJob, read_decided_job
 from webhook.jobs import JobKind
 from webhook.model import fields, job_manifest, marks
 from webhook.model.fields import FieldError
 from webhook.model.job import (
     LONGEST_LEFT,
+    PUT_BACK,
     UNDONE,
     UNDONE_FROM,
     Job,
     Left,
     Pending,
     PodSets,
+    Rollout,
     read_left,
     reference_of,
 )
@@ -119,6 +123,22 @@ def read_unfinished(
         left=left,
         has_ready_pods=kind.has_ready_pods(source),
         started=_started(status) if obstacle is Obstacle.NOT_SUSPENDED else 0.0,
+        rollout=_rollout(source, kind, recorded),
+    )
+
+
+def _rollout(source: Mapping[str, Any], kind: JobKind, recorded: Recorded | None) -> Rollout | None:
+    """Return how far a service is, and what came of its moves; None: it is none that rolls."""
+    if kind.rolled_out is None:
+        return None
+    stays = recorded.history if recorded is not None else ()
+    moves = list(pairwise(stays))
+    back = [(left, taken) for left, taken in moves if f": {PUT_BACK}" in taken.reason]
+    return Rollout(
+        is_done=kind.rolled_out(source),
+        left=moves[-1][0].option if moves and moves[-1] not in back else "",
+        moved=tuple(taken.unix for _, taken in moves),
+        failed={left.option: taken.unix for left, taken in back},
     )
 
 

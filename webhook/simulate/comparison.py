@@ -133,6 +133,8 @@ def _run_in(result: Result, clusters: Iterable[str]) -> list[str]:
 
 def _title(scenario: Scenario) -> str:
     jobs = scenario.submissions
+    if not jobs:
+        return f"{scenario.name}: services, and no Jobs"
     last = jobs[-1].at - jobs[0].at
     kinds = ", ".join(
         f"{sum(job.template == name for job in jobs)} {name}" for name in scenario.templates

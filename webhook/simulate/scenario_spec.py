@@ -345,13 +345,15 @@ class ScenarioSpec(StrictSpec):
     overhead: Duration = "0s"
     """Time for which every Job holds quota beyond its run time: its pods start and end, and the
     next Job is admitted."""
-    jobs: Annotated[dict[Name, JobTemplate], Field(min_length=1)]
-    arrivals: Annotated[tuple[ArrivalsSpec, ...], Field(min_length=1)]
+    jobs: dict[Name, JobTemplate] = Field(default_factory=dict)
+    arrivals: tuple[ArrivalsSpec, ...] = ()
     services: dict[Name, ServiceSpec] = Field(default_factory=dict)
-    """Services that need quota beside the Jobs."""
+    """Services that need quota, beside the Jobs if there are any."""
 
     @model_validator(mode="after")
     def _can_be_played(self) -> Self:
+        if not (self.services or (self.jobs and self.arrivals)):
+            raise ValueError("expected jobs and their arrivals, or services")
         if self.services and self.clusters:
             raise ValueError("expected no clusters beside services: they are played in one cluster")
         if both := self.services.keys() & self.jobs.keys():

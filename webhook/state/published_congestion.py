@@ -90,7 +90,7 @@ def config_map_of(congestion: CongestionPrices) -> Mapping[str, Any]:
     ]
     weights = {name: round(weight, 4) for name, weight in sorted(congestion.weights.items())}
     published = {"at": rfc3339(congestion.at), "prices": prices, "lateness": weights}
-    return _config_map(_PRICES, json.dumps(published))
+    return config_map(_PRICES, json.dumps(published))
 
 
 def read_congestion(source: Mapping[str, Any]) -> CongestionPrices:
@@ -100,7 +100,7 @@ def read_congestion(source: Mapping[str, Any]) -> CongestionPrices:
         FieldError: something in it is not valid.
 
     """
-    published = _read(source, _PRICES, PublishedCongestion, longest=_LONGEST_PRICES)
+    published = read_published(source, _PRICES, PublishedCongestion, longest=_LONGEST_PRICES)
     if published is None:
         return NO_CONGESTION
     cells = {
@@ -129,7 +129,7 @@ def patch_of_use(others: OthersUse) -> Mapping[str, Any]:
     # Of too many, those that run longest.
     released = sorted(_rows(others.released), key=lambda row: -float(row["until"]))[:MOST_USES]
     text = json.dumps({"cells": cells, "released": released}, separators=(",", ":"))
-    return _config_map(_USE, text)
+    return config_map(_USE, text)
 
 
 def _rows(released: Iterable[ReleasedJob]) -> Iterable[dict[str, Any]]:
@@ -152,7 +152,7 @@ def read_use(source: Mapping[str, Any]) -> OthersUse:
 
     """
     others = OthersUse()
-    published = _read(source, _USE, PublishedUse, longest=_LONGEST_USE)
+    published = read_published(source, _USE, PublishedUse, longest=_LONGEST_USE)
     if published is None:
         return others
     for cell in published.cells:
@@ -164,7 +164,8 @@ def read_use(source: Mapping[str, Any]) -> OthersUse:
     return others
 
 
-def _config_map(key: str, text: str) -> Mapping[str, Any]:
+def config_map(key: str, text: str) -> Mapping[str, Any]:
+    """Return the ConfigMap with one key; without namespace and resourceVersion."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -173,10 +174,15 @@ def _config_map(key: str, text: str) -> Mapping[str, Any]:
     }
 
 
-def _read(
+def read_published(
     source: Mapping[str, Any], key: str, model: type[_Published], *, longest: int
 ) -> _Published | None:
-    """Return what is published under a key; None: the key is absent."""
+    """Return what is published under a key; None: the key is absent.
+
+    Raises:
+        FieldError: something in it is not valid.
+
+    """
     text, path = fields.texts(source, "data", "").get(key), f"data[{key}]"
     if text is None:
         return None

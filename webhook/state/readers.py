@@ -17,8 +17,10 @@ from webhook.learn.run_records import read_shard
 from webhook.learn.workload_runs import seconds_of
 from webhook.model import fields, quantity, topologies
 from webhook.model.costs.accelerator_profile import read_accelerator_profile
+from webhook.model.costs.service import Autoscaler
 from webhook.model.costs.tariff import read_tariff
 from webhook.model.fields import FieldError, child
+from webhook.model.job import OURS, reference_of
 from webhook.model.pods import (
     NOTHING,
     Selector,
@@ -82,6 +84,14 @@ class ReadLocalQueue(NamedTuple):
 
     queue: LocalQueue
     consumed: ConsumedResources | None = None
+
+
+class ReadAutoscaler(NamedTuple):
+    """A HorizontalPodAutoscaler."""
+
+    target: str
+    """The reference of the service that it scales."""
+    bounds: Autoscaler
 
 
 _Choice = TypeVar("_Choice", StopPolicy, Queueing)
@@ -398,6 +408,19 @@ def _read_training_runtime(source: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"spec": fields.mapping(source, "spec", "")}
 
 
+def _read_autoscaler(source: Mapping[str, Any]) -> ReadAutoscaler | None:
+    """Read whom a HorizontalPodAutoscaler scales, within which bounds; None: it is our own."""
+    metadata, spec = (fields.mapping(source, key, "") for key in ("metadata", "spec"))
+    if any(key.startswith(OURS) for key in fields.texts(metadata, "annotations", "metadata")):
+        return None
+    target = fields.mapping(spec, "scaleTargetRef", "spec")
+    kind, name = (fields.text(target, key, "spec.scaleTargetRef") for key in ("kind", "name"))
+    least, most = (fields.integer(spec, key, "spec") for key in ("minReplicas", "maxReplicas"))
+    # The API server defaults the first, and demands the other.
+    bounds = Autoscaler(name=_name(source), least=1 if least is None else least, most=most or 1)
+    return ReadAutoscaler(reference_of(kind, name), bounds)
+
+
 def _quantities(source: Mapping[str, Any], key: str, path: str) -> Mapping[str, str]:
     return {name: str(value) for name, value in fields.mapping(source, key, path).items()}
 
@@ -446,6 +469,7 @@ READERS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     kinds.NODES: _read_node,
     kinds.LIMIT_RANGES: _read_limit_range,
     kinds.RUNTIME_CLASSES: _read_overhead,
+    kinds.AUTOSCALERS: _read_autoscaler,
     **dict.fromkeys(kinds.TRAINING_RUNTIMES, _read_training_runtime),
     kinds.POLICIES: read_policy,
     kinds.TEAM_POLICIES: read_team_policy,

@@ -30,7 +30,14 @@ from webhook.model.yaml_loader import FastLoader
 from webhook.state.readers import READERS, read_by_kind
 from webhook.state.snapshot import Snapshot
 from webhook.state.state import State
-from webhook.state.watched import NODES_WITH_ROOM, run_times, series, training_runtimes, watched
+from webhook.state.watched import (
+    NODES_WITH_ROOM,
+    autoscalers,
+    run_times,
+    series,
+    training_runtimes,
+    watched,
+)
 
 _KINDS: Mapping[str, str] = {
     "ClusterQueue": kinds.CLUSTER_QUEUES,
@@ -49,6 +56,7 @@ _KINDS: Mapping[str, str] = {
     "Namespace": kinds.NAMESPACES,
     "LimitRange": kinds.LIMIT_RANGES,
     "RuntimeClass": kinds.RUNTIME_CLASSES,
+    "HorizontalPodAutoscaler": kinds.AUTOSCALERS,
     "PriorityClass": kinds.POD_PRIORITIES,
     "DeviceClass": kinds.DEVICE_CLASSES,
     "FallbackPolicy": kinds.POLICIES,
@@ -71,6 +79,7 @@ DEFAULTED = {
     kinds.ACCELERATOR_PROFILES,
     kinds.TARIFFS,
     *kinds.TRAINING_RUNTIMES,
+    kinds.AUTOSCALERS,
 }
 """Not every user may read these; without them defaults are assumed."""
 
@@ -132,7 +141,9 @@ def fetch_state(
 
     """
     resources = watched(namespace=namespace, kueue_namespace=kueue_namespace, team_policies=True)
-    entries, _ = _list_all(client, (*resources, *training_runtimes(), run_times(namespace)))
+    entries, _ = _list_all(
+        client, (*resources, *training_runtimes(), autoscalers(), run_times(namespace))
+    )
     if entries.get(kinds.TOPOLOGIES):
         entries |= _list_all(client, (NODES_WITH_ROOM,))[0]
     return state_of({**entries, **_list_series(client, entries, namespace)})

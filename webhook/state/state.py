@@ -28,6 +28,7 @@ from webhook.learn.run_records import ClassRecord
 from webhook.model.costs.accelerator_profile import AcceleratorProfile
 from webhook.model.costs.learned_service import LearnedServing
 from webhook.model.costs.prices import NO_CONGESTION, CongestionPrices
+from webhook.model.costs.service import Autoscaler
 from webhook.model.faults import attempted
 from webhook.model.fields import EMPTY
 from webhook.model.kueue_support import KueueManager, release_of
@@ -491,6 +492,11 @@ def _training_runtimes(tables: _Tables) -> Mapping[Key, Mapping[str, Any]]:
     return {key: value for kind in kinds.TRAINING_RUNTIMES for key, value in tables[kind].items()}
 
 
+def _autoscalers(tables: _Tables) -> Mapping[tuple[str, str], Autoscaler]:
+    read = sorted(tables[kinds.AUTOSCALERS].items())
+    return {(namespace, found.target): found.bounds for (namespace, _), found in read if found}
+
+
 def _policies(tables: _Tables) -> tuple[FallbackPolicy, ...]:
     of_all = (tables[kind].values() for kind in (kinds.POLICIES, kinds.TEAM_POLICIES))
     return fallback_policy.in_order(chain.from_iterable(of_all))
@@ -611,6 +617,7 @@ _BUILDERS: Mapping[str, tuple[tuple[str, _Builder], ...]] = {
     kinds.NAMESPACES: (("namespaces", _by_name(kinds.NAMESPACES)),),
     kinds.LIMIT_RANGES: (("limit_ranges", _limit_ranges),),
     kinds.RUNTIME_CLASSES: (("overheads", _by_name(kinds.RUNTIME_CLASSES)),),
+    kinds.AUTOSCALERS: (("autoscalers", _autoscalers),),
     **dict.fromkeys(kinds.TRAINING_RUNTIMES, (("training_runtimes", _training_runtimes),)),
     kinds.POLICIES: (("policies", _policies),),
     kinds.TEAM_POLICIES: (("policies", _policies),),

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from webhook.api.resources import (
     ACCELERATOR_PROFILES,
+    AUTOSCALERS,
     CHECKS,
     CLUSTER_QUEUES,
     COHORTS,
@@ -163,6 +164,12 @@ def training_runtimes() -> tuple[Resource, ...]:
         Resource(kind=kind, read=read_by_kind, path=f"{_TRAINER}/{kind}", required=False)
         for kind in TRAINING_RUNTIMES
     )
+
+
+def autoscalers() -> Resource:
+    """Return what scales services; watched where these are among the kinds switched on."""
+    path = f"/apis/autoscaling/v2/{AUTOSCALERS}"
+    return Resource(kind=AUTOSCALERS, read=read_by_kind, path=path, required=False)
 
 
 def signing_keys(namespace: str) -> Resource:

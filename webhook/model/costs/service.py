@@ -1,4 +1,4 @@
-"""How a service does with so many replicas."""
+"""How a service does with so many replicas, and who else sets their number."""
 
 from __future__ import annotations
 
@@ -18,3 +18,12 @@ class ServiceLevel:
     """Whether what a replica does is derived from the devices' data sheets alone."""
     points: int = 0
     """From how many observations what a replica does is learned; 0: the policy says it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Autoscaler:
+    """The bounds of somebody's HorizontalPodAutoscaler, which owns the replicas of a service."""
+
+    name: str
+    least: int
+    most: int
