@@ -14,10 +14,10 @@ import jsonpatch
 import pytest
 import yaml
 
+from tests.learn.served import points_of
 from tests.manifest_places import look
 from webhook.admission import patch
 from webhook.cost.congestion import by_queue
-from webhook.cost.service_level import ReplicaSpeed, level_at
 from webhook.decide.applicant import Moment
 from webhook.flow import create
 from webhook.jobs import KINDS, JobKind
@@ -25,7 +25,6 @@ from webhook.learn import device_runs, job_class
 from webhook.learn.device_runs import UNKNOWN_BOUND, UNKNOWN_PART, UNKNOWN_WATTS, DeviceRun
 from webhook.learn.job_class import Mark
 from webhook.learn.run_records import ClassRecord, config_map, shard_of
-from webhook.learn.service_points import ServicePoint, pack_points
 from webhook.model.decision import CreateOutcome, Decided, Skipped
 from webhook.model.forecasts import JobClass
 from webhook.model.job import DECIDED_BY, JOB_CLASS, OPTION_LABEL, read_requester
@@ -304,16 +303,6 @@ def measured(case: Object) -> list[Object]:
     record = config_map(shard_of(own.key), {own.key: ClassRecord(measured=runs, served=served)})
     record["metadata"]["namespace"] = "kueue-fallback"
     return [record]
-
-
-def points_of(per_second: float, latency: float) -> bytes:
-    """Make points of a service with one replica, by the formula that is fitted to them."""
-    speed = ReplicaSpeed(per_second=per_second, latency=latency)
-    rates = [per_second * (0.2 + 0.03 * number) for number in range(24)]
-    return pack_points(
-        ServicePoint(int(MOMENT.unix), number, 1, rate, level_at(rate, 1, speed).latency)
-        for number, rate in enumerate(rates)
-    )
 
 
 def dispatching(case: Object, items: list[Object]) -> list[Object]:

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from tests.commands.calling import call
-from tests.test_cases import points_of
+from tests.learn.served import points_of
 from webhook.jobs import BY_NAME
 from webhook.learn import job_class
 from webhook.learn.run_records import ClassRecord, config_map, shard_of
