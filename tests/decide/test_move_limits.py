@@ -56,8 +56,8 @@ def test_services_go_nowhere_by_cost_where_no_option_says_what_a_replica_does():
 
     assert limits(GPU, CPU, **by_cost) == [
         (
-            "spec.options: each Deployment or StatefulSet with a request-rate is refused, as no option "
-            "has `serving`"
+            "spec.options: each Deployment or StatefulSet with a request-rate is refused, "
+            "as no option has `serving`"
         )
     ]
     assert limits({**GPU, "serving": serving}, CPU, **by_cost) == []
