@@ -56,8 +56,8 @@ def test_services_go_nowhere_by_cost_where_no_option_says_what_a_replica_does():
 
     assert limits(GPU, CPU, **by_cost) == [
         (
-            "spec.options: each Deployment or StatefulSet with a request-rate is refused, as no option "
-            "has `serving`"
+            "spec.options: each Deployment or StatefulSet with a request-rate is refused, as no "
+            "option has `serving`"
         )
     ]
     assert limits({**GPU, "serving": serving}, CPU, **by_cost) == []
@@ -130,7 +130,8 @@ def test_kinds_that_are_never_moved_are_named(kind, because):
 
 
 def test_of_what_serves_a_deployment_is_moved_by_what_an_hour_costs():
-    found = limits(GPU, CPU, kinds=["Deployment"], reconsider={}, strategy={"type": "Cost"})
+    gpu = {**GPU, "serving": {"requestsPerSecond": "20", "latency": "80ms"}}
+    found = limits(gpu, CPU, kinds=["Deployment"], reconsider={}, strategy={"type": "Cost"})
 
     assert found == []
 
