@@ -113,6 +113,12 @@ def test_what_is_free_on_two_nodes_is_not_enough_for_one_slice():
     assert [size.blocked for size in fragmentation(nodes, {THREE: 1}).sizes] == [0, 0]
 
 
+def test_whose_end_frees_the_largest_slice_is_known_before_anybody_waits():
+    (half,) = fragmentation([node("n1", HALVES, a={THREE: 1}, b={THREE: 1})], {}).sizes
+
+    assert (half.waiting, half.blocked, half.freed) == (0, 0, (after("n1", "a"),))
+
+
 def test_a_wait_for_what_is_free_is_not_blocked():
     (size,) = fragmentation([node("n1", HALVES)], {THREE: 2}).sizes
 

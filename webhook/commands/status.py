@@ -166,7 +166,7 @@ def _slices(shown: Mapping[str, Any]) -> list[tuple[Sequence[str], list[tuple[st
             harmless(" or ".join(PublishedFreed(**freed).words for freed in size["freed"])) or "-",
         )
         for size in shown["sizes"]
-        if size["waiting"] or size["unusable"]
+        if size["waiting"] or size["unusable"] or not size["free"]
     ]
     cuts = [
         (

@@ -414,8 +414,8 @@ class SliceMetrics:
         )
         self._blocked = table.gauge(
             "controller_blocked_slices",
-            "Slices that wait although what is free of devices, cut otherwise, might be enough for "
-            "them.",
+            "Slices that wait although as much is free on some Node, on whatever devices, in other "
+            "sizes.",
             resource=A_SLICE,
         )
 

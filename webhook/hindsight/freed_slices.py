@@ -88,9 +88,10 @@ class SliceSize:
     unusable: Mapping[str, float]
     """Node to how much of its devices is free in smaller slices; 0 is left out."""
     blocked: int
-    """How many wait although what is free of devices, cut otherwise, might be enough for them."""
+    """How many wait although as much is free on one Node in other sizes; less may be of use, as
+    that may be on several of its devices."""
     freed: tuple[FreedSlices, ...]
-    """Where one comes free if one waits and none is free, as ``freed_slices`` says."""
+    """Where one comes free, if none is, as ``freed_slices`` says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +183,7 @@ def _size(
         free=has,
         unusable=unusable,
         blocked=min(max(0, waiting - has), others),
-        freed=freed_slices(nodes, resource) if waiting > has == 0 else (),
+        freed=() if has else freed_slices(nodes, resource),
     )
 
 
