@@ -130,9 +130,8 @@ def test_kinds_that_are_never_moved_are_named(kind, because):
 
 
 def test_of_what_serves_a_deployment_is_moved_by_what_an_hour_costs():
-    serving = {**GPU, "serving": {"requestsPerSecond": "20", "latency": "80ms"}}
-
-    found = limits(serving, CPU, kinds=["Deployment"], reconsider={}, strategy={"type": "Cost"})
+    gpu = {**GPU, "serving": {"requestsPerSecond": "20", "latency": "80ms"}}
+    found = limits(gpu, CPU, kinds=["Deployment"], reconsider={}, strategy={"type": "Cost"})
 
     assert found == []
 

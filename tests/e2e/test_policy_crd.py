@@ -162,6 +162,28 @@ def test_a_stored_policy_reads_as_its_file_does(served):
     assert columns[:3] == ["full", "Advise", "Threshold"]
 
 
+def test_a_policy_for_services_is_stored_with_all_that_it_says(served):
+    serving = {"requestsPerSecond": 40, "latency": "50ms"}
+    spec = {
+        "match": {"kinds": ["Deployment"], "jobSelector": {}},
+        "options": [
+            {"queue": "h100", "serving": serving, "adaptation": {"replicas": {"main": "Auto"}}},
+            {"queue": "l40s", "adaptation": {"replicas": {"main": 4}}},
+        ],
+        "strategy": {"type": "Cost"},
+        "serving": {"requests": "requests_total", "latency": "request_seconds"},
+        "autoscale": {"minReplicas": 2},
+        "reconsider": {"horizon": "12h", "readyWithin": "5m"},
+    }
+    policy = {**mutations.FULL, "metadata": {"name": "services"}, "spec": spec}
+    try:
+        stored = served.client.create(policy)
+    finally:
+        served.client.delete("kueue-fallback.dev/v1alpha1", "FallbackPolicy", "services")
+
+    assert read_policy(stored).spec == read_policy(policy).spec
+
+
 def test_explain_describes_the_options(served):
     # The API server publishes a definition's schema a moment after it serves it.
     explained = wait_for(
