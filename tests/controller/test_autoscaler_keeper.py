@@ -294,8 +294,16 @@ def test_growth_that_quota_ends_is_told_once_until_it_is_over():
     cluster = Cluster(service())
     cluster.step()
 
-    for conditions in ([SHORT], [SHORT], [], [SHORT]):
-        cluster.autoscalers["deployment-chat"]["status"] = {"conditions": conditions}
+    # The last is of fewer replicas than it may have by now.
+    for conditions, desired in (
+        ([SHORT], 20),
+        ([SHORT], 20),
+        ([], 20),
+        ([SHORT], 20),
+        ([SHORT], 5),
+    ):
+        status = {"conditions": conditions, "desiredReplicas": desired}
+        cluster.autoscalers["deployment-chat"]["status"] = status
         cluster.tell()
         cluster.step()
 

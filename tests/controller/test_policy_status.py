@@ -154,6 +154,16 @@ def test_an_older_kubernetes_is_named_where_resources_change():
     )
 
 
+def test_a_policy_whose_services_nothing_scales_says_so():
+    scaled = policy(strategy={"type": "Cost"}, autoscale={})
+
+    assert condition(scaled) == READY
+    assert condition(scaled, kinds=KnownKinds(autoscales=False)) == ready(
+        UNSET,
+        "spec.autoscale: nothing is autoscaled, as controller.autoscale is off in the chart",
+    )
+
+
 def test_a_status_is_written_only_when_it_changes():
     first = policy_status.status_of(READY, Snapshot(), {}, now="2026-01-01T00:00:00Z")
 

@@ -77,6 +77,8 @@ def _of_policy(value: Mapping[str, Any]) -> Iterator[_Note]:
         yield undone.path, str(undone)
     for moved in policy_limits.of_moves(policy):
         yield moved.path, str(moved)
+    for unscaled in policy_limits.of_autoscale(policy):
+        yield unscaled.path, str(unscaled)
     if policy.spec.message and not policy.spec.warn:
         yield "spec.message", "spec.message: never shown, as spec.warn is false"
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from webhook.api import published, resources
@@ -50,6 +49,7 @@ MOST_READ: Final = 50
 """Services in one step, each by a call; of more some wait for the next."""
 _PATH: Final = "/apis/autoscaling/v2"
 _HPAS: Final = resources.AUTOSCALERS
+_OF_CONDITION: Final = ("type", "status", "reason")
 
 
 class KnownAutoscaler(NamedTuple):
@@ -87,18 +87,22 @@ def read_autoscaler(source: Mapping[str, Any]) -> KnownAutoscaler:
     if not found.policy:
         return found
     owners = fields.mappings(metadata, "ownerReferences", "metadata")
-    conditions = fields.mappings(fields.mapping(source, "status", ""), "conditions", "status")
     return found._replace(
         uid=fields.text(metadata, "uid", "metadata"),
         version=fields.text(metadata, "resourceVersion", "metadata"),
         owner=next((str(each.get("uid", "")) for each in owners), ""),
         spec=spec,
-        is_short=any(
-            (each.get("type"), each.get("status"), each.get("reason"))
-            == ("ScalingLimited", "True", "TooManyReplicas")
-            for each in conditions
-        ),
+        is_short=_is_short(spec, fields.mapping(source, "status", "")),
     )
+
+
+def _is_short(spec: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
+    conditions = fields.mappings(status, "conditions", "status")
+    limited = ("ScalingLimited", "True", "TooManyReplicas")
+    is_limited = limited in [tuple(map(each.get, _OF_CONDITION)) for each in conditions]
+    desired = fields.integer(status, "desiredReplicas", "status") or 0
+    # The condition may still be of bounds that have been changed.
+    return is_limited and desired >= (fields.integer(spec, "maxReplicas", "spec") or 0)
 
 
 AUTOSCALERS: Final = Resource(
@@ -253,21 +257,22 @@ class AutoscalerKeeper:
         world: World,
     ) -> None:
         """Work out what is wanted for each service of which that may have changed."""
-        due = (
-            (key, service)
+        due = [
+            key
             for key, service in services.items()
             if not self._is_fresh(key, service, wanting[service.policy], world)
-        )
+        ]
+        # Those that are left over are due at once.
+        self._has_changed = len(due) > MOST_READ
+        if not due:
+            return
         occupancy = idle(world.snapshot)
-        for key, service in islice(due, MOST_READ):
-            policy = wanting[service.policy]
+        for key in due[:MOST_READ]:
+            service, policy = services[key], wanting[services[key].policy]
             wanted = self._work_out(key, policy, occupancy, world)
             if wanted is not None:
-                self._found[key] = _WorkedOut(
-                    service, policy, world.snapshot.setup, world.now, wanted
-                )
-        # Those that are left over are due at once.
-        self._has_changed = next(due, None) is not None
+                setup = world.snapshot.setup
+                self._found[key] = _WorkedOut(service, policy, setup, world.now, wanted)
 
     def _is_fresh(
         self, key: Key, service: DecidedService, policy: FallbackPolicy, world: World

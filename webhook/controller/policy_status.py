@@ -89,6 +89,8 @@ class KnownKinds:
     """Those of them that the cluster does not serve."""
     changes_resources: bool = True
     """Whether Kubernetes lets the resources of a suspended Job change."""
+    autoscales: bool = True
+    """Whether services are autoscaled where a policy says so."""
 
 
 ALL_KINDS: Final = KnownKinds()
@@ -114,6 +116,7 @@ def condition_of(
     if not findings:
         reason = Ready.RESOLVED
         limits = [*policy_limits.of_undo(policy), *_of_queues(policy, snapshot, namespaces)]
+        limits += policy_limits.of_autoscale(policy, is_on=kinds.autoscales)
         depends = any(BY_NAME[name].changes_with_kubernetes for name in policy.spec.match.kinds)
         if depends and not kinds.changes_resources:
             limits += policy_limits.of_older_kubernetes(policy)

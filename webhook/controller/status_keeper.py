@@ -379,6 +379,7 @@ class PolicyKeeper:
             switched_on=frozenset(self._settings.kinds),
             unserved=unserved,
             changes_resources=self._changes_resources(),
+            autoscales=self._settings.autoscale,
         )
 
     def _changes_resources(self) -> bool:

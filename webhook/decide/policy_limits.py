@@ -73,6 +73,19 @@ def of_undo(policy: FallbackPolicy) -> Iterator[PolicyLimit]:
             yield _undo(f"spec.match.kinds[{index}]", why)
 
 
+def of_autoscale(policy: FallbackPolicy, *, is_on: bool = True) -> Iterator[PolicyLimit]:
+    """List which services are not scaled; *is_on*: the controller keeps autoscalers."""
+    if policy.spec.autoscale is None:
+        return
+    if not is_on:
+        why = "nothing is autoscaled, as controller.autoscale is off in the chart"
+        yield PolicyLimit(path="spec.autoscale", why=why)
+    for index, name in enumerate(policy.spec.match.kinds):
+        if not BY_NAME[name].resizes:
+            why = f"no {name} is autoscaled, as Kueue lets its replicas change only from and to 0"
+            yield PolicyLimit(path=f"spec.match.kinds[{index}]", why=why)
+
+
 def of_older_kubernetes(policy: FallbackPolicy) -> Iterator[PolicyLimit]:
     """List the further limits where Kubernetes lets no resources of a suspended Job change."""
     why = "on this Kubernetes, which takes resources at creation only (1.36 does not)"

@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 from webhook.adapt.adaptation import scaled
 from webhook.cost import terms
 from webhook.cost.service_level import (
+    MOST_REPLICAS,
     ReplicaSpeed,
     ServiceLevel,
     level_at,
@@ -23,6 +24,7 @@ from webhook.cost.service_level import (
 from webhook.cost.terms import Span
 from webhook.decide import expectations, objective
 from webhook.decide.applicant import Applicant
+from webhook.jobs import BY_NAME
 from webhook.learn.device_runs import DevicePart, guess
 from webhook.model.costs.prices import DAY, HOUR, NO_PRICES, Cost, Place
 from webhook.model.costs.service import Autoscaler
@@ -104,19 +106,18 @@ def sized(
         if known.speed.latency > target:
             detail = f"a request takes {brief(known.speed.latency)} there"
         return _too_slow(detail, target)
-    cluster = applicant.snapshot.cluster
-    autoscaler = cluster.autoscalers.get((job.namespace, job.reference))
-    is_scaled = autoscaler is not None or AUTO in option.adaptation.replicas.values()
-    if is_scaled and (bound := _bound(applicant, autoscaler, needed.replicas)):
-        detail = f"it takes {needed.replicas} replicas to answer 95 % of {rate:g} requests a"
-        detail += f" second in {brief(target)}, and {bound}"
-        return Rejection(reason=Reason.TOO_MANY_REPLICAS, detail=detail)
-    if autoscaler is not None:
-        # Its replicas are not ours to set, but so many it will have.
-        number = max(needed.replicas, autoscaler.least)
-        return job, replace(level_at(rate, number, known.speed), is_guess=known.is_guess)
-    if is_scaled:
-        return with_replicas(job, needed.replicas), replace(needed, is_guess=known.is_guess)
+    others = applicant.snapshot.cluster.autoscalers.get((job.namespace, job.reference))
+    is_set = others is None and AUTO in option.adaptation.replicas.values()
+    autoscaler = others or _own(applicant)
+    if is_set or autoscaler is not None:
+        if bound := _bound(applicant, autoscaler, needed.replicas):
+            detail = f"it takes {needed.replicas} replicas to answer 95 % of {rate:g} requests a"
+            detail += f" second in {brief(target)}, and {bound}"
+            return Rejection(reason=Reason.TOO_MANY_REPLICAS, detail=detail)
+        # So many it will have, even if they are not ours to set.
+        number = max(needed.replicas, autoscaler.least if autoscaler is not None else 1)
+        level = replace(level_at(rate, number, known.speed), is_guess=known.is_guess)
+        return with_replicas(job, number) if is_set else job, level
     number = next(each.replicas.number for each in job.pod_sets if each.replicas is not None)
     level = level_at(rate, number, known.speed)
     if level.latency > target:
@@ -124,6 +125,17 @@ def sized(
         detail = f"with {number} replicas 95 % of {rate:g} requests a second take {took}"
         return _too_slow(f"{detail}, with {needed.replicas} {brief(needed.latency)}", target)
     return job, replace(level, is_guess=known.is_guess)
+
+
+def _own(applicant: Applicant) -> Autoscaler | None:
+    """Return the bounds of the autoscaler that the policy wants for a service; None: it has none.
+
+    What quota holds is no bound of it here, as that is judged for all replicas.
+    """
+    wanted = applicant.policy.spec.autoscale
+    if wanted is None or not BY_NAME[applicant.job.kind].resizes:
+        return None
+    return Autoscaler(name="", least=wanted.min_replicas or 1, most=MOST_REPLICAS)
 
 
 def _too_slow(detail: str, target: float) -> Rejection:

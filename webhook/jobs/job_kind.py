@@ -134,6 +134,8 @@ class JobKind:
     itself."""
     carries_marks: bool = True
     """Whether Kueue copies labels and annotations of its pods into Workloads."""
+    resizes: bool = True
+    """Whether Kueue lets the replicas of a service change while its pods run."""
     rolled_out: Callable[[Mapping[str, Any]], bool] | None = None
     """Tells whether all of its pods are made from the template as it is, and ready. None: its pods
     are not replaced by new ones when the template changes while they run."""

@@ -194,7 +194,7 @@ _SERVICE: Final = JobKind(
     owns_queued=False,
     carries_marks=False,
 )
-STATEFULSET: Final = _SERVICE
+STATEFULSET: Final = replace(_SERVICE, resizes=False)
 DEPLOYMENT: Final = replace(
     _SERVICE,
     kind="Deployment",

@@ -53,10 +53,6 @@ _TOLERANCE: Final = 1.1
 """Kubernetes adds replicas only once a metric is so many times its target:
 https://kubernetes.io/docs/concepts/workloads/autoscaling/horizontal-pod-autoscale/
 """
-_NOT_RESIZED: Final = frozenset({"StatefulSet"})
-"""Kinds whose replicas Kueue lets change only from and to 0:
-https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/statefulset/statefulset_webhook.go
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +74,7 @@ def wanted_autoscaler(
     *policy* says ``autoscale``. What the queues hold now counts for nothing.
     """
     job, scaled = service.job, policy.spec.autoscale
-    if job.kind in _NOT_RESIZED:
+    if not BY_NAME[job.kind].resizes:
         return f"Kueue lets the replicas of a {job.kind} change only from and to 0"
     option = next((each for each in policy.spec.options if each.name == service.option), None)
     if option is None or scaled is None:

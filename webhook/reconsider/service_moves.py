@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Final
 
-from webhook.decide import match, options, serving
+from webhook.decide import match, options
 from webhook.decide.applicant import Moment, read_applicant
 from webhook.decide.strategies import GUESSED_TIMES
 from webhook.model.costs.prices import DAY, HOUR
@@ -187,7 +187,7 @@ class _Judge:
             submitted=service.queue,
             stays_in=service.option,
         )
-        return options.assess(applicant) if serving.is_compared(applicant) else None
+        return options.assess(applicant) if applicant.is_sized else None
 
 
 def _hourly(assessment: Assessment) -> float:
