@@ -399,6 +399,19 @@ def test_what_a_job_says_now_decides_which_cluster_is_asked_first(updates, first
     assert asked_first(*updates) == first
 
 
+def test_in_a_burst_each_counts_with_the_run_that_its_policy_expects():
+    # Four CPUs are free in 21 s and in 61 s, and runs take 100 s; 60 s sooner are worth it.
+    sources = [waiting(f"job-{number}", guest=("light-gpu", "gpu")) for number in range(9)]
+    workers = Workers(near=freed(20.0), far=freed(60.0))
+    snapshot = manager("near", "far", policies=(BY_FINISH,))
+
+    world = World(*sources, snapshot=snapshot, workers=workers)
+    world.step()
+
+    asked = [names for _, names in world.server.written]
+    assert asked == [("near",)] * 4 + [("far",)] * 4 + [("near",)]
+
+
 RECONSIDERED = builders.policy(
     strategy={"type": "FinishTime", "finishTime": {"runTime": "100s"}},
     reconsider={"after": "15s", "minimumGain": {"time": "60s", "percent": 20}},

@@ -23,6 +23,7 @@ from webhook.decide import cluster_choice, remote_options
 from webhook.decide.cluster_choice import (
     MARGIN_SECONDS,
     MEANINGS,
+    AskedClusters,
     Nomination,
     UnplacedWorkload,
 )
@@ -30,7 +31,6 @@ from webhook.decide.wishes import NONE, Wishes, remaining
 from webhook.flow.ledger import ClusterViews
 from webhook.model.faults import Attention, attempted
 from webhook.model.fields import FieldError
-from webhook.model.policy.fallback_policy import FallbackPolicy, seconds
 from webhook.model.queues import Arrival, ClusterQueue, LocalQueue
 from webhook.model.reasons import EventReason
 from webhook.state import counted_arrivals, live_workload
@@ -66,6 +66,8 @@ class _Chosen(NamedTuple):
     """As in ``NextCluster``."""
     patient_until: float | None = None
     """As in ``AwaitingCluster``."""
+    placed: Arrival | None = None
+    """Its arrival there; None: in which of them it will run is not known."""
 
     @property
     def sentence(self) -> str:
@@ -226,8 +228,8 @@ class ClusterDispatcher:
         self._waiting[key] = found._replace(
             nominated=nominated, nominated_at=int(world.unix), patient_until=chosen.patient_until
         )
-        if arrival is not None and len(chosen.clusters) == 1:
-            self._views.enter(replace(arrival, cluster=chosen.clusters[0]), here, world.now)
+        if chosen.placed is not None:
+            self._views.enter(chosen.placed, here, world.now)
         self._metrics.count_nomination(chosen.why)
         yield f"Workload {'/'.join(key)}: {chosen.sentence}"
         if chosen.why in _FURTHER:
@@ -275,19 +277,14 @@ class ClusterDispatcher:
             others = tuple(name for name in names if name not in found.nominated)
             return _Chosen(others, Nomination.ALL)
         policy, _ = cluster_choice.decided_by(arrival, clusters)
-        choice = cluster_choice.next_cluster(
-            cluster_choice.rank(result, policy),
-            found.nominated,
-            cluster_choice.measure_of(result, policy, moves=True),
-            waited=world.unix - max(found.nominated_at, found.workload.reserved_at),
-            is_late=world.unix > self._patient_until(key, result, world.unix),
-            after=_after(policy),
-        )
+        since = max(found.nominated_at, found.workload.reserved_at)
+        asked = AskedClusters(found.nominated, since, found.patient_until)
+        choice, until = cluster_choice.choose(result, policy, asked, world.unix)
         if choice is None:
+            self._waiting[key] = found._replace(patient_until=until)
             return _Chosen((), Nomination.FIRST)
-        expected = cluster_choice.expected_in(result, (*found.nominated, choice.cluster))
-        until = world.unix + expected + MARGIN_SECONDS
-        return _Chosen((choice.cluster,), choice.why, choice.gain, until)
+        placed = cluster_choice.placed_in(choice.cluster, arrival, result)
+        return _Chosen((choice.cluster,), choice.why, choice.gain, until, placed)
 
     def _waits(self, key: Key, world: World) -> Iterator[tuple[str, float]]:
         """Yield the clusters that are nominated, with in how many seconds it starts there."""
@@ -301,23 +298,6 @@ class ClusterDispatcher:
                 start = max(0.0, found.patient_until - MARGIN_SECONDS - world.unix)
             if start is not None and isfinite(start):
                 yield name, start
-
-    def _patient_until(
-        self, key: Key, prospects: Sequence[cluster_choice.ClusterProspect], unix: float
-    ) -> float:
-        """Return until when the nominated clusters are given time, in seconds since 1970.
-
-        What was expected when they were nominated holds; of those that another leader has
-        nominated, what is expected now.
-        """
-        found = self._waiting[key]
-        if found.patient_until is not None:
-            return found.patient_until
-        expected = cluster_choice.expected_in(prospects, found.nominated)
-        since = unix if expected else max(found.nominated_at, found.workload.reserved_at)
-        until = since + expected + MARGIN_SECONDS
-        self._waiting[key] = found._replace(patient_until=until)
-        return until
 
     def _write(self, found: AwaitingCluster, nominated: Sequence[str]) -> str | None:
         """Write the nominated clusters; None: done, "": it has changed meanwhile, else why not."""
@@ -333,12 +313,6 @@ class ClusterDispatcher:
         except FieldError as error:
             return str(error)
         return None
-
-
-def _after(policy: FallbackPolicy | None) -> float:
-    """Return for how many seconds a Workload stays before a better cluster is asked."""
-    moving = policy.spec.reconsider if policy is not None else None
-    return 0.0 if moving is None else seconds(moving.after)
 
 
 def _queues_of(

@@ -67,6 +67,8 @@ class ClusterProspect:
     """Seconds; None: its run is not known."""
     cost: float | None = None
     """Money in all; None: costs do not decide, or it is not known."""
+    run: RunTime | None = None
+    """For how long it is expected to hold quota; None: it is not known."""
     exceeds: bool = False
     """It would miss the deadline or exceed another limit of the Job, and some cluster would not."""
 
@@ -248,6 +250,7 @@ def _with_findings(
     return replace(
         prospect,
         ends_in=forecast.finish if forecast is not None else None,
+        run=expected_runs.lasting(forecast),
         cost=cost.total if by_cost and cost is not None else None,
         exceeds=assessment.rejection is not None,
     )
@@ -481,6 +484,56 @@ def _better(best: ClusterProspect, asked: ClusterProspect, measure: Measure) -> 
     if not measure.gains(best, asked):
         return None
     return NextCluster(best.cluster, Nomination.BETTER, measure.gain_in_words(best, asked))
+
+
+class AskedClusters(NamedTuple):
+    """The clusters that are nominated for a Workload."""
+
+    clusters: tuple[str, ...] = ()
+    since: float = 0.0
+    """When the last one was, or the Workload got its quota, in seconds since 1970."""
+    patient_until: float | None = None
+    """Until when they should have taken it, likewise; None: that is still to be worked out."""
+
+
+def stays(policy: FallbackPolicy | None) -> float:
+    """Return for how many seconds those nominated are given before a better cluster is asked."""
+    moving = policy.spec.reconsider if policy is not None else None
+    return AGAIN_SECONDS if moving is None else max(AGAIN_SECONDS, seconds(moving.after))
+
+
+def choose(
+    found: Sequence[ClusterProspect],
+    policy: FallbackPolicy | None,
+    asked: AskedClusters,
+    unix: float,
+) -> tuple[NextCluster | None, float]:
+    """Return the cluster to add to those nominated, if any, and until when all are given time.
+
+    What was expected when they were nominated holds; of those that another leader has nominated,
+    what is expected now.
+    """
+    until = asked.patient_until
+    if until is None:
+        expected = expected_in(found, asked.clusters)
+        until = (unix if expected else asked.since) + expected + MARGIN_SECONDS
+    choice = next_cluster(
+        rank(found, policy),
+        asked.clusters,
+        measure_of(found, policy, moves=True),
+        waited=unix - asked.since,
+        is_late=unix > until,
+        after=stays(policy),
+    )
+    if choice is not None:
+        until = unix + expected_in(found, (*asked.clusters, choice.cluster)) + MARGIN_SECONDS
+    return choice, until
+
+
+def placed_in(cluster: str, arrival: Arrival, found: Sequence[ClusterProspect]) -> Arrival:
+    """Return a Workload's arrival in a cluster, with the run that is expected there."""
+    run = next((prospect.run for prospect in found if prospect.cluster == cluster), None)
+    return replace(arrival, cluster=cluster, run=run or arrival.run)
 
 
 def expected_in(found: Sequence[ClusterProspect], nominated: Sequence[str]) -> float:

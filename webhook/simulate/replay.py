@@ -18,7 +18,7 @@ from webhook.cost.service_level import MOST_REPLICAS
 from webhook.decide import match
 from webhook.decide.applicant import Moment
 from webhook.decide.wishes import NONE as NO_WISHES
-from webhook.decide.wishes import Wishes, read_wishes
+from webhook.decide.wishes import Wishes, read_wishes, remaining
 from webhook.flow import create
 from webhook.flow.carry_out import as_submitted
 from webhook.jobs import reduced
@@ -37,6 +37,7 @@ from webhook.model.quantity import Amounts, FlavorResource
 from webhook.model.queues import Arrival
 from webhook.model.reasons import why_stayed
 from webhook.model.words import rfc3339
+from webhook.simulate.dispatching import Dispatching
 from webhook.simulate.leader import Holds, Moving
 from webhook.simulate.played_services import PlacedService, PlayedService, Scale, Services
 from webhook.simulate.replayed_forecasts import Forecasts, QueuedJob
@@ -90,6 +91,7 @@ class _Replay:
         # What becomes of a Workload that is preempted while it runs in a worker is not modelled.
         self._here = Site(snapshot, self._forecasts, preempts=not scenario.workers)
         self._workers = Workers(scenario.workers, self._here, scenario.policies, scenario.prices)
+        self._dispatching = Dispatching(self._here, self._workers, self._wishes_of)
         # While Workloads are dispatched to workers, forecasts change by the clock alone.
         self._moving = Moving(snapshot, self._forecasts, is_quiet=not scenario.workers)
         self._services = Services(scenario.services)
@@ -123,20 +125,21 @@ class _Replay:
         agenda = self._agenda
         if not agenda:
             self._holds.skip(now)
-        while agenda or self._holds.count or self._services.next_step < inf:
+        while agenda or self._holds.count or self._waits_for_a_step():
             first = agenda[0][0] if agenda else inf
-            led = min(self._moving.next_step, self._holds.next_step)
+            led = min(self._holds.next_step, self._moving.next_step, self._dispatching.next_step)
             if min(first, led, self._services.next_step) > now:
                 break
             # As for Jobs, what ends at the moment of a decision has ended.
             if self._services.next_step < min(first, led):
                 self._serve(self._services.next_step)
-            elif self._holds.next_step <= min(first, led):
-                self._release(self._holds.next_step)
-            elif self._moving.next_step <= first:
-                self._reconsider(self._moving.next_step)
+            elif led <= first:
+                self._lead(led)
             else:
                 self._advance(*heapq.heappop(agenda))
+
+    def _waits_for_a_step(self) -> bool:
+        return min(self._services.next_step, self._dispatching.next_step) < inf
 
     def _advance(self, at: float, index: int) -> None:
         """Let happen what happens in a tree at this moment."""
@@ -192,6 +195,16 @@ class _Replay:
             self._expect(index)
         elif key in self._here.queued:
             self._here.leave(key)
+
+    def _lead(self, now: float) -> None:
+        """Do what is due of what the leading controller does."""
+        if self._holds.next_step <= now:
+            self._release(now)
+        elif self._moving.next_step <= now:
+            self._reconsider(now)
+        else:
+            for event in self._dispatching.step(now):
+                heapq.heappush(self._agenda, event)
 
     def _reconsider(self, now: float) -> None:
         """Move the Jobs that the controller would move at this moment."""
@@ -318,6 +331,7 @@ class _Replay:
         if index >= self._own:
             for begun in self._workers.note(index):
                 self._begin_there(begun, index)
+            self._dispatching.change(at)
             return
         simulation = self._simulations[index]
         if simulation.ended or simulation.preempted or simulation.begun:
@@ -335,6 +349,20 @@ class _Replay:
         simulation.preempted.clear()
         simulation.begun.clear()
 
+    def _dispatch(self, queued: QueuedJob, begun: StartedWorkloads) -> None:
+        """Send a Workload that has the manager's quota to worker clusters."""
+        coming = self._workers.sent(queued, begun)
+        if self._dispatching.is_on:
+            self._dispatching.add(coming, begun.at)
+            return
+        for event in self._workers.send_to_all(coming):
+            heapq.heappush(self._agenda, event)
+
+    def _wishes_of(self, key: str, now: float) -> Wishes:
+        """Return what a Job asks for now."""
+        asked = self._wishes.get(key, NO_WISHES)
+        return remaining(asked, now - self._results[key].arrival)
+
     def _end(self, ended: StartedWorkloads, at: float) -> None:
         if (service := self._service_of(ended.key)) is not None:
             service.end(ended.key, at)
@@ -350,8 +378,7 @@ class _Replay:
         self._moving.start(begun.key)
         if self._workers.leads_away(queued.cluster_queue):
             self._forecasts.reserve(begun, usage)
-            for event in self._workers.send(queued, begun):
-                heapq.heappush(self._agenda, event)
+            self._dispatch(queued, begun)
             return
         self._forecasts.start(begun.key, begun.at, usage)
         parts = parts_of(usage, self._devices)
@@ -413,6 +440,7 @@ class _Replay:
             interrupted=_interrupted(queued, begun),
         )
         self._forecasts.admit(begun.key, begun.at, cluster)
+        self._dispatching.drop(begun.key)
         index = self._here.places[queued.cluster_queue]
         self._simulations[index].end(begun.key, begun.finish)
         self._expect(index)

@@ -44,6 +44,7 @@ from webhook.state.forecast_input import (
 from webhook.state.occupancy import NO_START_TIMES, Occupancy, beside
 from webhook.state.queue_counts import Group, QueueContents
 from webhook.state.snapshot import Snapshot, updated
+from webhook.state.waiting_line import waiting_in
 from webhook.state.workload import Workload
 from webhook.state.workloads import ArrivedWorkloads
 
@@ -209,14 +210,15 @@ class Forecasts:
         """The snapshot with the last forecasts."""
         self._fresh_until = -inf
 
-    def seen(self, job: Job, now: float, requester: Requester | None = None) -> Snapshot:
+    def seen(self, job: Job | None, now: float, requester: Requester | None = None) -> Snapshot:
         """Return what the observer would have published, without counts.
 
-        If *job* has no choice, of options or of hours, older forecasts are used.
+        If *job* has no choice, of options or of hours, older forecasts are used; None: there is one
+        of clusters.
         """
         if not self._watched:
             return replace(self._snapshot, as_of=now)
-        if now >= self._fresh_until and self._has_choice(job, requester):
+        if now >= self._fresh_until and (job is None or self._has_choice(job, requester)):
             self._forecast(now)
         published = updated(self.published, as_of=now, dispatches=self._dispatched.step())
         return self._priced(published, now)
@@ -305,6 +307,17 @@ class Forecasts:
 
     def contents(self, names: Iterable[str]) -> Mapping[str, QueueContents]:
         return {name: self._queues[name].contents_of() for name in names}
+
+    def starts(self, now: float) -> Mapping[str, float]:
+        """Return in how many seconds each that waits here starts, by its key.
+
+        inf: it does not, as far as is known.
+        """
+        contents = self.contents(self._watched)
+        return {
+            each.workload.name: each.start.seconds if each.start.is_known else inf
+            for each in waiting_in(contents, self.snapshot(now), self.unix(now))
+        }
 
     def running(self, names: Iterable[str]) -> Sequence[Running]:
         """Return what holds quota in followed queues."""

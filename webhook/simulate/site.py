@@ -151,8 +151,11 @@ class Site:
         self._demands: dict[Demand, Demand] = {}
         """Equal demands are one object, so that Workloads with the same one share a line."""
 
-    def view(self, job: Job, now: float, requester: Requester | None) -> Occupancy:
-        """Return what admission would know when *job*, created by *requester*, is decided."""
+    def view(self, job: Job | None, now: float, requester: Requester | None) -> Occupancy:
+        """Return what admission would know when *job*, created by *requester*, is decided.
+
+        None: what it would know if there was anything to choose.
+        """
         view = self.known.at(self.forecasts.seen(job, now, requester), self.heads())
         return self.forecasts.foreseen(view)
 
@@ -370,9 +373,9 @@ class Workers:
         )
 
     def around(
-        self, here: Occupancy, job: Job, now: float, requester: Requester | None
+        self, here: Occupancy, job: Job | None, now: float, requester: Requester | None
     ) -> Occupancy:
-        """Add what admission would know of the watched clusters."""
+        """Add what admission would know of the watched clusters; *job* as for ``Site.view``."""
         clusters = {
             name: _with_coming(name, cluster, cluster.site.view(job, now, requester))
             for name, cluster in self._clusters.items()
@@ -387,30 +390,48 @@ class Workers:
         place = arrival.namespace, arrival.local_queue
         return replace(arrival, cluster=remote_options.likely(view, place))
 
-    def send(self, queued: QueuedJob, begun: StartedWorkloads) -> Iterator[tuple[float, int]]:
-        """Send a Workload that has quota at the manager to the queue's worker clusters.
-
-        Yield when it arrives in each, with the number of the cluster's first simulation.
-        """
-        here = self._manager.snapshot
+    def sent(self, queued: QueuedJob, begun: StartedWorkloads) -> QueuedJob:
+        """Return a Workload that has quota at the manager as it comes to the worker clusters."""
         self._number += 1
-        coming = replace(
+        return replace(
             queued,
             age=self._number,
             sent_by=",".join(sorted(set(begun.flavors))),
             sent=begun.at,
             comes=begun.at + self._delay(queued),
         )
-        for name in multikueue.behind(here.setup.cluster_queues[queued.cluster_queue], here.setup):
-            cluster = self._clusters.get(name)
-            if (
-                cluster is None
-                or multikueue.inactive(name, here.setup)
-                or not cluster.site.simulations
-            ):
-                continue
-            cluster.coming[queued.key] = coming
+
+    def send_to_all(self, coming: QueuedJob) -> Iterator[tuple[float, int]]:
+        """Send a Workload to all worker clusters behind its queue, as AllAtOnce does."""
+        here = self._manager.snapshot.setup
+        for name in multikueue.behind(here.cluster_queues[coming.cluster_queue], here):
+            yield from self._send(coming, name)
+
+    def send(self, coming: QueuedJob, arrival: Arrival, now: float) -> Iterator[tuple[float, int]]:
+        """Send a Workload to the cluster that is nominated for it *now*."""
+        comes = now + coming.comes - coming.sent
+        yield from self._send(replace(coming, arrival=arrival, comes=comes), arrival.cluster)
+
+    def _send(self, coming: QueuedJob, name: str) -> Iterator[tuple[float, int]]:
+        """Yield when it arrives in a cluster, with the number of its first simulation."""
+        cluster = self._clusters.get(name)
+        if cluster is None or multikueue.inactive(name, self._manager.snapshot.setup):
+            return
+        if cluster.site.simulations:
+            cluster.coming[coming.key] = coming
             yield coming.comes, cluster.first
+
+    def dispatched(self, now: float) -> Occupancy:
+        """Return what the dispatcher knows of the watched clusters."""
+        # The manager's quota as if nobody held any: those who wait for a cluster have theirs.
+        here = counted_arrivals.idle(self._manager.forecasts.snapshot(now))
+        return self.around(here, None, now, None)
+
+    def waits(self, now: float) -> Iterator[tuple[str, Mapping[str, float]]]:
+        """Yield the watched clusters, with in how many seconds each that waits there starts."""
+        for name, cluster in self._clusters.items():
+            if cluster.is_watched:
+                yield name, cluster.site.forecasts.starts(now)
 
     def arrive(self, number: int, now: float) -> Iterator[int]:
         """Queue the Workloads that have reached a simulation's cluster; yield their simulations."""
