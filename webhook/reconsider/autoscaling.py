@@ -32,6 +32,10 @@ from webhook.state.occupancy import Occupancy
 AUTOSCALED_BY: Final = OURS + "autoscaled-by"
 """On an autoscaler of ours: the policy that wants it."""
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+STABLE_SECONDS: Final = 300
+"""For how long no more replicas must have been wanted before one is removed."""
+SHRINK_SECONDS: Final = 60
+"""From one removal to the next."""
 _BEHAVIOUR: Final = {
     "scaleUp": {
         "stabilizationWindowSeconds": 0,
@@ -39,9 +43,9 @@ _BEHAVIOUR: Final = {
         "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}],
     },
     "scaleDown": {
-        "stabilizationWindowSeconds": 300,
+        "stabilizationWindowSeconds": STABLE_SECONDS,
         "selectPolicy": "Max",
-        "policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}],
+        "policies": [{"type": "Pods", "value": 1, "periodSeconds": SHRINK_SECONDS}],
     },
 }
 """Twice as many within 15 seconds, and one less a minute once none more was wanted for five."""

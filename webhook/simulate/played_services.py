@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from webhook.cost import terms
 from webhook.cost.service_level import MOST_REPLICAS, ReplicaSpeed, level_at, replicas_for
@@ -22,6 +22,7 @@ from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import FallbackPolicy
 from webhook.model.quantity import Amounts, FlavorResource
 from webhook.model.queues import Arrival
+from webhook.reconsider.autoscaling import SHRINK_SECONDS, STABLE_SECONDS
 from webhook.simulate.results import (
     JobCost,
     ServiceMoment,
@@ -31,11 +32,6 @@ from webhook.simulate.results import (
     total_costs,
 )
 from webhook.simulate.scenario import ReplayedPrices, ServiceRun, Submission
-
-STABLE_SECONDS: Final = 300.0
-"""For how long no more replicas must have been wanted before one is removed."""
-SHRINK_SECONDS: Final = 60.0
-"""From one removal to the next."""
 
 
 class Scale(NamedTuple):
