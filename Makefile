@@ -11,6 +11,8 @@ RUNS := $(VENV)/.runs
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 NAMED := $(if $(NAME),--name $(NAME))
+# Clusters behind the first: as many as CLUSTERS says, with it.
+WORKERS := $(wordlist 2,$(or $(CLUSTERS),1),manager worker worker-2)
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 TAG := kueue-fallback:$(VERSION)
 
@@ -37,17 +39,17 @@ $(RUNS): pyproject.toml requirements/demo.txt
 	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
-## Start a cluster with this project in it; NAME=second: another; CLUSTERS=2: GPUs on a worker.
+## Start a cluster with this project; NAME=second: another; CLUSTERS=2, 3: GPUs on workers.
 .PHONY: up
 up: setup
 	@$(BIN)/python -m hack.up $(NAMED)
-	@$(if $(filter 2,$(CLUSTERS)),$(BIN)/python -m hack.multikueue)
+	@$(if $(WORKERS),$(BIN)/python -m hack.multikueue $(WORKERS))
 
 ## End the cluster of `make up`, also after a crash; NAME=second for the other.
 .PHONY: down
 down: setup
 	@$(BIN)/python -m hack.down $(NAMED)
-	@$(if $(filter 2,$(CLUSTERS)),$(BIN)/python -m hack.down --name worker)
+	@$(foreach name,$(WORKERS),$(BIN)/python -m hack.down --name $(name);)
 
 ## Show what a policy saves: 30 Jobs three ways in a minute, on a cluster played in Python.
 .PHONY: demo

@@ -42,7 +42,7 @@ def _hold(cluster: Cluster, *, installed: bool) -> None:
         endpoints: dict[str, str] = {}
         if installed:
             _report("kueue-fallback")
-            watched = f"clusters.watchWorkers={{{multikueue.WORKER}}}"
+            watched = f"clusters.watchWorkers={{{','.join(multikueue.WORKERS)}}}"
             installation = Installation(plane, chart_values=[watched])
             installation.up()
             endpoints = installation.endpoints

@@ -1,6 +1,6 @@
-"""`make up CLUSTERS=2`: a worker cluster with the GPUs, behind the one of `make up`.
+"""`make up CLUSTERS=3`: worker clusters with the GPUs, behind the one of `make up`.
 
-usage: python -m hack.multikueue
+usage: python -m hack.multikueue WORKER...
 """
 
 import base64
@@ -22,8 +22,8 @@ from webhook.state.cluster_watches import PREFIX
 Object = dict[str, Any]
 
 CONTROLLER: Final = "kueue.x-k8s.io/multikueue"
-WORKER: Final = "worker"
-"""The cluster that `make up CLUSTERS=2` puts behind the first."""
+WORKERS: Final = ("worker", "worker-2")
+"""The clusters that `make up CLUSTERS=3` puts behind the first."""
 READER: Final = "manager-reader"
 READER_MANIFEST: Final = ROOT / "examples/worker-reader.yaml"
 CHECK: Final = "gpu-clusters"
@@ -104,28 +104,38 @@ def worker_queues(names: Names, *, gpus: str = "4") -> list[Object]:
 
 def main() -> None:
     names = Names(namespace="research")
-    manager, behind = Cluster(), Cluster(name=WORKER)
-    if not behind.kubeconfig.exists():
-        starting = [sys.executable, "-m", "hack.up", "--name", behind.name, "--bare"]
-        subprocess.run(starting, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    manager, workers = Cluster(), [Cluster(name=name) for name in sys.argv[1:]]
     namespace = {
         "apiVersion": "v1",
         "kind": "Namespace",
         "metadata": {"name": names.namespace},
     }
-    link = [*worker(behind.name, behind.kubeconfig), *check([behind.name])]
-    _apply(behind, [namespace, *worker_queues(names)])
-    _apply(behind, [item for item in yaml.safe_load_all(READER_MANIFEST.read_text()) if item])
-    _apply(manager, [namespace, *link, *manager_queues(names), _reader(behind)])
-    print(NEXT_STEPS.format(queue=names.gpu_queue, kubeconfig=os.path.relpath(behind.kubeconfig)))
+    links = check([behind.name for behind in workers])
+    for behind in workers:
+        if not behind.kubeconfig.exists():
+            starting = [sys.executable, "-m", "hack.up", "--name", behind.name, "--bare"]
+            subprocess.run(starting, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+        _apply(behind, [namespace, *worker_queues(names)])
+        _apply(behind, [item for item in yaml.safe_load_all(READER_MANIFEST.read_text()) if item])
+        links += [*worker(behind.name, behind.kubeconfig), _reader(behind)]
+    gpus = str(4 * len(workers))
+    _apply(manager, [namespace, *links, *manager_queues(names, gpus=gpus)])
+    print(
+        NEXT_STEPS.format(
+            workers=" and ".join(behind.name for behind in workers),
+            queue=names.gpu_queue,
+            kubeconfig=os.path.relpath(workers[0].kubeconfig),
+            clusters=len(workers) + 1,
+        )
+    )
 
 
 NEXT_STEPS: Final = """
-Cluster worker is behind it: Jobs of LocalQueue {queue} run there, through MultiKueue.
+Behind it: {workers}. Jobs of LocalQueue {queue} run there, through MultiKueue.
 Leave out examples/queues.yaml: the queues are there, in namespace research.
   kubectl get multikueueclusters
   KUBECONFIG={kubeconfig} kubectl get jobs -n research
-  make down CLUSTERS=2"""
+  make down CLUSTERS={clusters}"""
 
 
 def _reader(cluster: Cluster) -> Object:
