@@ -46,7 +46,7 @@ class Cluster:
         pending = [
             workload(f"waits-{number}", conditions=(PENDING,), cpu="8") for number in range(waiting)
         ]
-        self.workers = workers
+        self.workers, self.metrics = workers, ControllerMetrics()
         self.feed = synced_feed(
             clusterqueues=[cluster_queue(cpu="8")],
             localqueues=[local_queue()],
@@ -64,8 +64,14 @@ class Cluster:
             max_state_age=15.0,
             is_leader=lambda: self.leads,
             take_late=lambda: self.late,
-            metrics=ControllerMetrics(),
+            metrics=self.metrics,
         )
+
+    @property
+    def shown(self):
+        """The price that the metric has."""
+        labels = {name: getattr(CPU, name) for name in ("tree", "flavor", "resource", "cluster")}
+        return self.metrics.registry.get_sample_value("kueue_fallback_congestion_price", labels)
 
     def patch(self, path, body):
         if self.refuses:
@@ -156,6 +162,23 @@ def test_the_off_switch_takes_them_off_at_once():
 
     assert cluster.snapshot.costs.congestion == {}
     assert cluster.price == 0.0
+
+
+def test_no_price_is_left_of_a_policy_that_is_gone():
+    cluster = Cluster()
+    cluster.step(1.0)
+    cluster.step(2.0)
+    assert cluster.shown == cluster.price > 0
+
+    cluster.feed.take(changed("fallbackpolicies", "DELETED", POLICY))
+    cluster.step(3.0)
+    cluster.step(4.0)
+
+    published = read_congestion(cluster.stored)
+    assert (published.prices, published.waits, cluster.shown) == ({}, {}, None)
+    assert cluster.snapshot.costs.congestion == {}
+    # There is nothing more to write.
+    assert cluster.written == 2
 
 
 def test_a_failed_write_is_told_once_and_tried_again():

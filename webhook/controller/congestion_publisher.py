@@ -62,10 +62,12 @@ class CongestionPublisher:
     def _publish(self, world: World) -> tuple[str, ...]:
         names, policies = followed(world.snapshot), world.snapshot.fallback.policies
         before = max(self._last, world.snapshot.costs.scarcity, key=lambda prices: prices.at)
-        if not names and not any(map(followed_lateness, policies)):
-            return ()
         if not self._is_leader() or world.now < self._due:
             return ()
+        if not names and not any(map(followed_lateness, policies)):
+            # Of policies that are gone no price is left.
+            is_left = before.prices or before.weights
+            return self._write(CongestionPrices(at=world.unix), world.now) if is_left else ()
         if world.unix - before.at < STEP_SECONDS:
             return ()
         # What nobody knows any more says nothing of who waits; published prices run out by then.
