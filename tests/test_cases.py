@@ -14,6 +14,7 @@ import jsonpatch
 import pytest
 import yaml
 
+from tests.learn.served import points_of
 from tests.manifest_places import look
 from webhook.admission import patch
 from webhook.cost.congestion import by_queue
@@ -296,9 +297,10 @@ def measured(case: Object) -> list[Object]:
         )
         for model, of_model in case.get("measured", {}).items()
     }
-    if not runs:
+    served = {place: points_of(**speed) for place, speed in case.get("served", {}).items()}
+    if not runs and not served:
         return []
-    record = config_map(shard_of(own.key), {own.key: ClassRecord(measured=runs)})
+    record = config_map(shard_of(own.key), {own.key: ClassRecord(measured=runs, served=served)})
     record["metadata"]["namespace"] = "kueue-fallback"
     return [record]
 

@@ -9,7 +9,8 @@ from tests.prometheus_server import labels, prometheus, vector
 from webhook.api import calls
 from webhook.api import prometheus as client
 from webhook.api.prometheus import PrometheusError
-from webhook.model.costs.devices import DeviceMeasure, DeviceSample
+from webhook.model.costs.devices import DeviceMeasure, DeviceSample, ServiceMeasure
+from webhook.model.policy.spec import ServingMetrics
 from webhook.settings import PrometheusSettings
 
 
@@ -69,6 +70,26 @@ def test_a_value_that_cannot_be_true_is_none(server, measure, value):
     (found,) = ask(server, measure)
 
     assert found.value is None
+
+
+def test_of_a_service_its_own_metrics_are_asked_for_by_the_labels_of_its_pods(server):
+    metrics = ServingMetrics(requests="chat_total", latency="chat_seconds")
+    metric = {"namespace": "team", "pod": "chat-0"}
+    server.answer = lambda query: vector((metric, 3600), ({**metric, "pod": "chat-1"}, 3601))
+
+    found = client.ask_service(
+        PrometheusSettings(url=server.url, labels={"pod": "exported_pod"}),
+        ServiceMeasure.LATENCY,
+        metrics,
+    )
+
+    assert found == (
+        DeviceSample("team", "chat-0", "", "", 3600.0),
+        DeviceSample("team", "chat-1", "", "", None),
+    )
+    assert server.queries == [
+        "histogram_quantile(0.95, sum by (namespace, pod, le) (rate(chat_seconds_bucket[5m])))"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,10 @@ import pytest
 import yaml
 
 from tests.commands.calling import call
+from tests.learn.served import points_of
+from webhook.jobs import BY_NAME
+from webhook.learn import job_class
+from webhook.learn.run_records import ClassRecord, config_map, shard_of
 
 CASES = Path("tests/cases")
 CASE = yaml.safe_load(
@@ -52,3 +56,29 @@ def test_as_json_they_are_numbers_and_the_cost_is_of_an_hour(arguments):
     assert (h100["cost"]["total"], l40s["cost"]["total"]) == (6, 5)
     assert t4["rejected"].startswith("latencyNotMet: ")
     assert not t4.keys() & {"replicas", "latency", "cost"}
+
+
+LEARNED = yaml.safe_load(
+    (CASES / "a_service_is_sized_by_what_was_learned_of_a_replica.yaml").read_text()
+)
+
+
+def test_an_option_says_from_how_many_points_what_a_replica_does_is_learned(tmp_path):
+    own = job_class.of_job(BY_NAME["Deployment"].read(LEARNED["job"]))
+    served = {place: points_of(**speed) for place, speed in LEARNED["served"].items()}
+    records = config_map(shard_of(own.key), {own.key: ClassRecord(served=served)})
+    records["metadata"]["namespace"] = "kueue-fallback"
+    items = yaml.safe_load((CASES / "worlds" / "serving.yaml").read_text())
+    replaced = {(each["kind"], each["metadata"]["name"]) for each in LEARNED["objects"]}
+    kept = [each for each in items if (each["kind"], each["metadata"]["name"]) not in replaced]
+    cluster, service = tmp_path / "cluster.json", tmp_path / "service.json"
+    cluster.write_text(json.dumps({"kind": "List", "items": [*kept, *LEARNED["objects"], records]}))
+    service.write_text(json.dumps(LEARNED["job"]))
+    arguments = ["explain", "-f", str(service), "--snapshot", str(cluster)]
+
+    output = told(arguments)
+    (row,) = [line.split() for line in output.splitlines() if line.split()[:2] == [">", "l40s"]]
+    _, l40s = json.loads(told([*arguments, "-o", "json"]))["decision"]["options"]
+
+    assert " ".join(row).endswith("198ms 2.8 ? ? 2.8 learned from 24 points")
+    assert l40s["learnedFrom"] == 24

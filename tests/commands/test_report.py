@@ -12,6 +12,7 @@ from tests.model.policies import VALID
 from webhook.learn.device_runs import UNKNOWN_BOUND, DeviceRun, pack
 from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.run_records import ClassRecord, config_map, shard_of
+from webhook.learn.service_points import ServicePoint, pack_points
 from webhook.state.readers import OUR_WEBHOOK
 
 NOW = 1_795_240_800
@@ -174,3 +175,49 @@ def test_programs_get_what_was_measured_in_bytes(measured):
         "watts": {"NVIDIA-A100-SXM4-80GB": 300},
         "computeBound": 0.75,
     }
+
+
+@pytest.fixture
+def served(tmp_path):
+    """Records of a class of services of which enough is known, and of one of which it is not."""
+    seen = [
+        ServicePoint(NOW + 900 * hour, 7, 2, 4.0 + 6.0 * (hour % 2), 0.08) for hour in range(12)
+    ]
+    records = {
+        "team/k": ClassRecord(name="deployment/chat", served={"a100/gpu": pack_points(seen)}),
+        "team/l": ClassRecord(name="deployment/new", served={"h100/gpu": pack_points(seen[:2])}),
+    }
+    items = [config_map(shard_of(key), {key: record}) for key, record in records.items()]
+    for item in items:
+        item["metadata"]["namespace"] = "kueue-fallback"
+    path = tmp_path / "snapshot.json"
+    path.write_text(json.dumps({"kind": "List", "items": items}))
+    return str(path)
+
+
+def test_what_a_replica_of_a_service_was_learned_to_do_is_shown_with_its_points(served):
+    found = report("--snapshot", served)
+
+    assert found.output.splitlines() == [
+        "No Workload with a run time has ended yet.",
+        "",
+        "Observed of one replica of services:",
+        "CLASS   WHAT             DEVICE  OPTION  POINTS  REQUESTS/S  LATENCY",
+        "team/k  deployment/chat  a100    gpu     12      10          0.08s",
+        "team/l  deployment/new   h100    gpu     2       -           -",
+    ]
+
+
+def test_programs_get_what_a_replica_was_learned_to_do(served):
+    one, other = json.loads(report("--snapshot", served, "-o", "json").output)["serving"]
+
+    assert one == {
+        "class": "team/k",
+        "name": "deployment/chat",
+        "device": "a100",
+        "option": "gpu",
+        "points": 12,
+        "requestsPerSecond": 10,
+        "latency": 0.08,
+    }
+    assert (other["points"], other["requestsPerSecond"], other["latency"]) == (2, None, None)

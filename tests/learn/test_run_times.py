@@ -126,7 +126,7 @@ def test_what_was_forgotten_is_not_taken_up_again():
     assert "k102" in found.records
 
 
-CLASSES = 400
+CLASSES = 800
 
 
 @pytest.mark.parametrize(("is_said", "most"), [(False, 5e3), (True, 5.6e3)])

@@ -1,4 +1,4 @@
-"""Asks a Prometheus, within a time and a size, and reads what it says of the devices of pods.
+"""Asks a Prometheus, within a time and a size, and reads what it says of pods and their devices.
 
 It is not trusted: an answer may be late, endless, no answer at all, or hold numbers that cannot be
 true. Nothing but the configured address is called, and redirects are not followed.
@@ -19,8 +19,9 @@ import urllib3
 from webhook.api import calls
 from webhook.api.kubernetes_api import TooLarge
 from webhook.model import fields
-from webhook.model.costs.devices import DeviceMeasure, DeviceSample
+from webhook.model.costs.devices import DeviceMeasure, DeviceSample, ServiceMeasure
 from webhook.model.fields import FieldError
+from webhook.model.policy.spec import ServingMetrics
 from webhook.settings import PrometheusLabels, PrometheusSettings
 
 MOST_SAMPLES: Final = 20_000
@@ -34,6 +35,13 @@ _LARGEST: Final = {
     DeviceMeasure.BANDWIDTH: 1.0,
 }
 """What no device exceeds: a TiB, ten kilowatts, all of the time."""
+_LARGEST_OF_SERVICE: Final = {ServiceMeasure.REQUESTS: 1e6, ServiceMeasure.LATENCY: 3_600.0}
+_OF_SERVICES: Final = {
+    ServiceMeasure.REQUESTS: "sum by (namespace, pod) (rate({}[5m]))",
+    ServiceMeasure.LATENCY: "histogram_quantile(0.95, "
+    "sum by (namespace, pod, le) (rate({}_bucket[5m])))",
+}
+"""The targets' own labels, which Prometheus gives to whatever it scrapes of pods."""
 
 
 class PrometheusError(Exception):
@@ -48,6 +56,25 @@ def ask(settings: PrometheusSettings, measure: DeviceMeasure) -> tuple[DeviceSam
 
     """
     promql = Template(getattr(settings.queries, measure)).safe_substitute(dict(settings.labels))
+    return _samples(settings, promql, _LARGEST[measure], settings.labels)
+
+
+def ask_service(
+    settings: PrometheusSettings, measure: ServiceMeasure, metrics: ServingMetrics
+) -> tuple[DeviceSample, ...]:
+    """Return what the pods of services did in the last five minutes, by their own metrics.
+
+    Raises:
+        PrometheusError: as for ``ask``.
+
+    """
+    promql = _OF_SERVICES[measure].format(getattr(metrics, measure))
+    return _samples(settings, promql, _LARGEST_OF_SERVICE[measure], PrometheusLabels())
+
+
+def _samples(
+    settings: PrometheusSettings, promql: str, largest: float, labels: PrometheusLabels
+) -> tuple[DeviceSample, ...]:
     answer = query(
         settings.url,
         promql,
@@ -56,7 +83,7 @@ def ask(settings: PrometheusSettings, measure: DeviceMeasure) -> tuple[DeviceSam
         seconds=calls.SHORT_SECONDS,
     )
     try:
-        return read_samples(answer, measure, settings.labels)
+        return read_samples(answer, largest, labels)
     except FieldError as error:
         raise PrometheusError(f"its answer cannot be read: {error}") from None
 
@@ -114,9 +141,11 @@ def _headers(token_file: str) -> Mapping[str, str]:
 
 
 def read_samples(
-    source: Mapping[str, Any], measure: DeviceMeasure, labels: PrometheusLabels
+    source: Mapping[str, Any], largest: float, labels: PrometheusLabels
 ) -> tuple[DeviceSample, ...]:
     """Read an answer; what names no pod is left out, and of too many the last.
+
+    What is larger than *largest* cannot be true.
 
     Raises:
         FieldError: it is no vector.
@@ -129,13 +158,13 @@ def read_samples(
         raise FieldError("data.resultType", "expected vector")
     samples = []
     for item in fields.sequence(data, "result", "data")[:MOST_SAMPLES]:
-        sample = _sample(item, measure, labels)
+        sample = _sample(item, largest, labels)
         if sample is not None:
             samples.append(sample)
     return tuple(samples)
 
 
-def _sample(item: Any, measure: DeviceMeasure, labels: PrometheusLabels) -> DeviceSample | None:
+def _sample(item: Any, largest: float, labels: PrometheusLabels) -> DeviceSample | None:
     if not isinstance(item, dict) or not isinstance(item.get("metric"), dict):
         return None
     metric = item["metric"]
@@ -150,7 +179,7 @@ def _sample(item: Any, measure: DeviceMeasure, labels: PrometheusLabels) -> Devi
         pod=said["pod"],
         model=intern(said["model"].replace(" ", "-")),
         part=intern(said["part"]),
-        value=_value(item.get("value"), _LARGEST[measure]),
+        value=_value(item.get("value"), largest),
     )
 
 

@@ -167,8 +167,13 @@ def _served_row(option: Mapping[str, Any], columns: Mapping[str, str]) -> tuple[
         f"{used:.0%}" if _is_number(used) else "-",
         brief(latency) if _is_number(latency) else "-",
         *(_amount(costs, term) for term in columns.values()),
-        _text(option, "rejected") or _text(option, "passedOver"),
+        _text(option, "rejected") or _text(option, "passedOver") or _learned(option),
     )
+
+
+def _learned(option: Mapping[str, Any]) -> str:
+    points = _text(option, "learnedFrom")
+    return f"learned from {points} points" if points else ""
 
 
 def _are_compared(costs: _Costs) -> bool:

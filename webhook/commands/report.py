@@ -28,11 +28,13 @@ from webhook.commands.kubectl import (
     selector_option,
 )
 from webhook.commands.terminal import Line
+from webhook.cost import learned_serving
 from webhook.learn.estimates import Learned
 from webhook.learn.run_records import unpack_runs
+from webhook.learn.service_points import unpack_points
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import RunTime, is_of_queue
-from webhook.model.words import nearest, rfc3339, span
+from webhook.model.words import nearest, rfc3339, span, three_digits
 
 if TYPE_CHECKING:
     from webhook.commands.history import ClusterHistory
@@ -48,6 +50,10 @@ _Row: TypeAlias = tuple[str, ...]
 _HEADER: Final = ("CLASS", "WHAT", "FLAVORS", "RUNS", "MEDIAN", "8 OF 10", "FAILED", "BASIS")
 _FAILING_HEADER: Final = ("CLASS", "WHAT", "POLICY", "OPTION", "UNTIL")
 _USE_HEADER: Final = ("CLASS", "WHAT", "RUNS", "MEMORY", "NEEDS", "WATTS", "BOUND")
+_SERVING_HEADER: Final = (
+    *("CLASS", "WHAT", "DEVICE", "OPTION", "POINTS"),
+    *("REQUESTS/S", "LATENCY"),
+)
 _UNKNOWN: Final = dict.fromkeys(("seconds", "low", "high"))
 _DAY: Final = 86_400
 _DAY_HOURS: Final = 24
@@ -64,20 +70,26 @@ def as_json(learned: Learned) -> dict[str, Any]:
         "dispatches": list(_delays("clusterQueue", learned.dispatches)),
         "keepsFailing": list(_failing(learned)),
         "deviceUse": list(_uses(learned)),
+        "serving": list(_serving(learned)),
     }
 
 
 def as_text(learned: Learned, limit: int | None) -> list[Line]:
     shown = as_json(learned)
-    if not shown["runTimes"]:
-        return ["No Workload with a run time has ended yet."]
     table = partial(terminal.table, limit=limit)
     lines: list[Line] = [*table(_HEADER, [_cells(run_time) for run_time in shown["runTimes"]])]
+    if not shown["runTimes"]:
+        lines = ["No Workload with a run time has ended yet."]
+        if not shown["serving"]:
+            return lines
     for title, header, rows in _begun(shown):
         lines += ["", title, *table(header, rows)]
     if shown["deviceUse"]:
         rows = [_use_cells(use) for use in shown["deviceUse"]]
         lines += ["", "Measured of one device:", *table(_USE_HEADER, rows)]
+    if shown["serving"]:
+        rows = [_serving_cells(each) for each in shown["serving"]]
+        lines += ["", "Observed of one replica of services:", *table(_SERVING_HEADER, rows)]
     if shown["keepsFailing"]:
         rows = [
             (
@@ -123,6 +135,34 @@ def _uses(learned: Learned) -> Iterator[dict[str, Any]]:
             "watts": {model: round(watts) for model, watts in sorted(use.watts.items())},
             "computeBound": None if use.bound is None else round(use.bound, 2),
         }
+
+
+def _serving(learned: Learned) -> Iterator[dict[str, Any]]:
+    for (key, place), packed in sorted(learned.points.items()):
+        found = learned_serving.fitted(packed)
+        device, _, option = place.partition("/")
+        yield {
+            "class": key,
+            "name": learned.records[key].name,
+            "device": device,
+            "option": option,
+            "points": len(unpack_points(packed)),
+            "requestsPerSecond": three_digits(found.per_second) if found else None,
+            "latency": three_digits(found.latency) if found else None,
+        }
+
+
+def _serving_cells(each: Mapping[str, Any]) -> _Row:
+    rate, latency = each["requestsPerSecond"], each["latency"]
+    return (
+        each["class"],
+        each["name"],
+        each["device"],
+        each["option"],
+        str(each["points"]),
+        "-" if rate is None else f"{rate:g}",
+        "-" if latency is None else f"{latency:g}s",
+    )
 
 
 def _use_cells(use: Mapping[str, Any]) -> _Row:
@@ -258,7 +298,8 @@ def command(**given: Any) -> None:
         namespaces -A -o json
 
     With --run-times: how long each class of Jobs runs on which flavors, which options it is
-    refused, and what it uses of devices, if a Prometheus is asked.
+    refused, and what it uses of devices, or a replica of a service answers, if a Prometheus is
+    asked.
 
     With --slices: how GPUs would be cut better, by the journal and the Nodes' present partition,
     as a file for mig-parted with its commands. Nothing is applied. If a simulation shows that

@@ -145,7 +145,7 @@ class ControllerMetrics:
     def _devices(self, table: Table) -> None:
         self._queries = table.counter(
             "prometheus_queries",
-            "Queries to Prometheus about how Jobs use devices, by result.",
+            "Queries to Prometheus about how Jobs use devices and what services answer, by result.",
             result=("answered", "failed"),
         )
         self._samples = table.counter(

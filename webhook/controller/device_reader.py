@@ -1,5 +1,7 @@
 """Asks Prometheus what Jobs use of their devices, while we lead, and learns it by their classes.
 
+Also what services do, by their own metrics.
+
 A thread asks, and nothing waits for it: what does not come is not known. The loop takes answers
 when it comes by, adds up what pods were measured to use, and hands what that says of a Job's class
 to the keeper of run times when the Job has ended.
@@ -14,24 +16,36 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import cycle
-from typing import Final, NamedTuple
+from itertools import cycle, islice
+from typing import Any, Final, NamedTuple
 
 from webhook.adapt import accelerators
 from webhook.api import prometheus
 from webhook.api.prometheus import PrometheusError
 from webhook.api.watch import WatchUpdate
+from webhook.controller import service_meter
 from webhook.controller.controller_metrics import ControllerMetrics
+from webhook.controller.followed_watches import DecidedService, WatchedJob
 from webhook.controller.world import World
 from webhook.cost.device_shares import share_of
 from webhook.hindsight.entries import FinishedRun
 from webhook.learn import device_runs
 from webhook.learn.device_runs import UNKNOWN_BOUND, UNKNOWN_PART, UNKNOWN_WATTS, DeviceRun
 from webhook.learn.run_records import ClassRecord, WorkloadRun
-from webhook.model.costs.devices import Device, DeviceMeasure, DeviceSample, Isolation
+from webhook.learn.service_points import POINT_SECONDS
+from webhook.model.costs.devices import (
+    Device,
+    DeviceMeasure,
+    DeviceSample,
+    Isolation,
+    ServiceMeasure,
+)
 from webhook.model.costs.prices import NO_PRICES
 from webhook.model.faults import Failures
 from webhook.model.job import PLAIN
+from webhook.model.policy.fallback_policy import FallbackPolicy
+from webhook.model.policy.spec import ServingMetrics
+from webhook.model.queues import ClusterQueue
 from webhook.settings import PrometheusSettings
 
 REACH_SECONDS: Final = 300.0
@@ -229,6 +243,8 @@ def _mean(uses: Sequence[_PodUse], measure: DeviceMeasure) -> float | None:
 
 
 ASK_SECONDS: Final = REACH_SECONDS
+MOST_METRICS: Final = 8
+"""Pairs of metrics of services that are asked for, of policies in their order."""
 MOST_JOBS: Final = 50_000
 
 
@@ -254,8 +270,10 @@ class DeviceReader:
         self._due = 0.0
         self._is_asking = False
         self._devices: Mapping[str, Device] = {}
-        self._jobs: dict[tuple[str, str, str], None] = {}
-        """Kind, namespace and name of the Jobs that there are."""
+        self._cluster_queues: Mapping[str, ClusterQueue] = {}
+        self._jobs: dict[tuple[str, str, str], DecidedService | None] = {}
+        """Kind, namespace and reference of the Jobs that there are; None: no decided service."""
+        self._services_due = 0.0
 
     def take_jobs(self, message: WatchUpdate) -> tuple[str, ...]:
         """Note which Jobs there are, whose names tell whose a pod is; return the lines to log."""
@@ -263,12 +281,13 @@ class DeviceReader:
         if message.entries is not None:
             for job in [job for job in self._jobs if job[0] == kind]:
                 del self._jobs[job]
-            self._jobs.update(dict.fromkeys((kind, *entry.key) for entry in message.entries))
+            for entry in message.entries:
+                self._jobs[kind, *entry.key] = _service_of(entry.value)
         if message.event is not None:
             event_type, entry = message.event
             # A Job that is deleted is known until the list is read again: its pods are measured.
             if event_type != "DELETED":
-                self._jobs[kind, *entry.key] = None
+                self._jobs[kind, *entry.key] = _service_of(entry.value)
         while len(self._jobs) > MOST_JOBS:
             del self._jobs[next(iter(self._jobs))]
         return ()
@@ -290,10 +309,12 @@ class DeviceReader:
         Return the lines to log, of which there are none.
         """
         self._devices = world.snapshot.costs.prices.get("", NO_PRICES).devices
+        self._cluster_queues = world.snapshot.setup.cluster_queues
         unix = self._unix()
         if self._is_leader() and not self._is_asking and unix >= self._due:
             self._due, self._is_asking = unix + ASK_SECONDS, True
-            threading.Thread(target=self._ask, name="prometheus", daemon=True).start()
+            ask = partial(self._ask, self._metrics_due(world.snapshot.fallback.policies, unix))
+            threading.Thread(target=ask, name="prometheus", daemon=True).start()
         taken = False
         while not self._answers.empty():
             self._answers.get_nowait()()
@@ -309,13 +330,32 @@ class DeviceReader:
             names[namespace].append(name)
         return {namespace: tuple(of_namespace) for namespace, of_namespace in names.items()}
 
-    def _ask(self) -> None:
+    def _metrics_due(
+        self, policies: Iterable[FallbackPolicy], unix: float
+    ) -> Mapping[ServingMetrics, frozenset[str]]:
+        """Return which services' metrics to ask for now, each with the policies that name it."""
+        if unix < self._services_due:
+            return {}
+        self._services_due = unix + POINT_SECONDS
+        deciding = {service.policy for service in self._jobs.values() if service is not None}
+        due: dict[ServingMetrics, frozenset[str]] = {}
+        for policy in policies:
+            metrics = policy.spec.serving
+            if metrics is not None and policy.name in deciding:
+                due[metrics] = due.get(metrics, frozenset()) | {policy.name}
+        return dict(islice(due.items(), MOST_METRICS))
+
+    def _ask(self, due: Mapping[ServingMetrics, frozenset[str]]) -> None:
+        asks = [
+            partial(self._ask_for, measure)
+            for measure in (DeviceMeasure.MEMORY, next(self._others))
+            if measure is not None
+        ]
+        asks += [partial(self._ask_services, *each) for each in due.items()]
         try:
-            for measure in (DeviceMeasure.MEMORY, next(self._others)):
-                if measure is not None:
-                    ask = partial(self._ask_for, measure)
-                    _, answered = self._failures.survive("prometheus", ask, PrometheusError)
-                    self._metrics.count_answer(answered=answered)
+            for ask in asks:
+                _, answered = self._failures.survive("prometheus", ask, PrometheusError)
+                self._metrics.count_answer(answered=answered)
         finally:
             self._is_asking = False
 
@@ -324,6 +364,30 @@ class DeviceReader:
         samples = prometheus.ask(self._settings, measure)
         self._metrics.count_samples(samples)
         self._answers.put(partial(self._meter.take, measure, samples, asked))
+
+    def _ask_services(self, metrics: ServingMetrics, policies: frozenset[str]) -> None:
+        asked = self._unix()
+        rates, latencies = (
+            prometheus.ask_service(self._settings, measure, metrics) for measure in ServiceMeasure
+        )
+        self._metrics.count_samples(rates)
+        self._answers.put(partial(self._take_services, policies, rates, latencies, asked))
+
+    def _take_services(
+        self,
+        policies: frozenset[str],
+        rates: Sequence[DeviceSample],
+        latencies: Sequence[DeviceSample],
+        asked: float,
+    ) -> None:
+        services = {
+            (namespace, reference): service
+            for (_, namespace, reference), service in self._jobs.items()
+            if service is not None and service.policy in policies and service.job_class
+        }
+        queues = self._cluster_queues
+        for key, record in service_meter.observed(rates, latencies, services, queues, asked):
+            self._learn(key, record)
 
     def _measured(self, run: FinishedRun) -> MeasuredRun | None:
         """Return what is needed of a run that had whole devices here; None: it had not."""
@@ -349,6 +413,10 @@ class DeviceReader:
             model=model,
             memory=memory,
         )
+
+
+def _service_of(watched: Any) -> DecidedService | None:
+    return watched.service if isinstance(watched, WatchedJob) else None
 
 
 def _is_whole(resource: str, device: Device | None) -> bool:

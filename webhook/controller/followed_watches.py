@@ -17,6 +17,7 @@ from webhook.decide.wishes import HOLD, NEVER_HOLD, NONE, Wishes, read_wishes
 from webhook.flow.decided_job import DecidedJob, read_decided_job
 from webhook.hindsight.journal_keeper import JobMetadata, known_of
 from webhook.jobs import BY_NAME, JobKind
+from webhook.learn import job_class
 from webhook.model import fields, holds, job_manifest, marks
 from webhook.model.faults import attempted
 from webhook.model.fields import FieldError
@@ -229,6 +230,12 @@ class DecidedService(NamedTuple):
     policy: str
     option: str
     wishes: Wishes
+    cluster_queue: str
+    """That of the option, as it was at the decision."""
+    job_class: str
+    """The key of its class; empty: nothing is learned from it, or it runs in a worker cluster."""
+    since: float
+    """When it was sent there, in seconds since 1970."""
 
 
 def _service(decided: DecidedJob, metadata: Mapping[str, Any]) -> DecidedService | None:
@@ -237,12 +244,18 @@ def _service(decided: DecidedJob, metadata: Mapping[str, Any]) -> DecidedService
         return None
     if decided.kind.kind not in SERVICES:
         return None
+    taken = next((each for each in recorded.options if each.name == recorded.option), None)
+    is_here = taken is not None and not taken.cluster
+    mark = job_class.parse_mark(recorded.job_class, decided.current.namespace) if is_here else None
     return DecidedService(
         uid=fields.text(metadata, "uid", "metadata"),
         generation=fields.integer(metadata, "generation", "metadata") or 0,
         policy=recorded.policy,
         option=recorded.option,
         wishes=_wishes(decided.current, fields.created_unix(decided.source)),
+        cluster_queue=taken.cluster_queue if taken is not None else "",
+        job_class=mark.job_class.key if mark is not None else "",
+        since=recorded.moved_unix or recorded.unix,
     )
 
 

@@ -157,6 +157,8 @@ class RecordedOption:
     """Of a service that says its request rate, whose ``cost`` is that of an hour."""
     utilisation: _Seconds = None
     """Its rate by what all replicas can answer."""
+    learned_from: _Count = None
+    """From how many points what a replica does was learned; None: the policy says it."""
     latency: _Seconds = None
     """The 95th percentile, in seconds."""
     cost: _Cost = None
@@ -393,6 +395,7 @@ def _of_service(level: ServiceLevel | None) -> dict[str, Any]:
     return {
         "replicas": level.replicas,
         "utilisation": three_digits(level.utilisation),
+        "learned_from": level.points or None,
         "latency": three_digits(level.latency) if level.latency < inf else None,
     }
 

@@ -25,6 +25,7 @@ from webhook.adapt.adaptation import (
 from webhook.adapt.movable_env import with_movable_env
 from webhook.cost.cluster_prices import devices_of
 from webhook.cost.device_shares import DeviceShare, is_worse, share_of, worst
+from webhook.cost.learned_serving import learned_serving
 from webhook.cost.slice_geometry import USABLE
 from webhook.decide import expectations, filters, remote_options, serving
 from webhook.decide.applicant import Applicant
@@ -40,6 +41,7 @@ from webhook.learn.device_runs import DevicePart
 from webhook.model import quantity
 from webhook.model.costs.device_table import slice_by_name
 from webhook.model.costs.devices import Device, DeviceUse, Isolation
+from webhook.model.costs.learned_service import LearnedServing
 from webhook.model.costs.prices import NO_PRICES
 from webhook.model.decision import Assessment, Fit, Rejection
 from webhook.model.job import Job, PodSet, PodSets
@@ -179,7 +181,17 @@ def _judged(candidate: OptionCandidate, assessment: Assessment) -> Job | Rejecti
 
 def known_replica(applicant: Applicant, option: Option) -> serving.Known | None:
     """Return what one replica of a service does in an option; None: nothing tells."""
-    return serving.known_of(applicant.policy, option, partial(_parts_in, applicant))
+    parts, learned = partial(_parts_in, applicant), partial(_learned_in, applicant)
+    return serving.known_of(applicant.policy, option, parts, learned)
+
+
+def _learned_in(applicant: Applicant, option: Option) -> LearnedServing | None:
+    """Return what one replica of a service was learned to do in an option; None: nothing was."""
+    learned = applicant.snapshot.learned
+    queues = filters.resolve(option, applicant.job, applicant.submitted, applicant.snapshot)
+    if not learned.served or isinstance(queues, Rejection):
+        return None
+    return learned_serving(learned, applicant.job_class.key, queues[1], option.name)
 
 
 def _parts_in(applicant: Applicant, option: Option) -> list[DevicePart | None]:

@@ -1,8 +1,8 @@
 """Sizes a service for an option: how many replicas hold its latency there, and what they cost.
 
 For services that say their request rate, under strategy Cost. What one replica does on the option's
-device is what the policy says, or else derived from the first option of which it says that. It must
-not know how an option is chosen.
+device is what the policy says, or else what was learned, or else derived from the first option of
+which either is known. It must not know how an option is chosen.
 """
 
 from __future__ import annotations
@@ -26,19 +26,21 @@ from webhook.decide import expectations, objective
 from webhook.decide.applicant import Applicant
 from webhook.jobs import BY_NAME
 from webhook.learn.device_runs import DevicePart, guess
+from webhook.model.costs.learned_service import LearnedServing
 from webhook.model.costs.prices import DAY, HOUR, NO_PRICES, Cost, Place
 from webhook.model.costs.service import Autoscaler
 from webhook.model.decision import Assessment, Rejection
 from webhook.model.job import Job, PodSets
 from webhook.model.policy.custom_object import AUTO
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option, seconds
-from webhook.model.policy.spec import ReplicaServing
 from webhook.model.queues import PodSetNeeds
 from webhook.model.reasons import Reason
 from webhook.model.words import brief
 
 PartsOf: TypeAlias = Callable[[Option], Sequence[DevicePart | None]]
 """The parts of devices that a replica could get in an option; of what is not known None."""
+LearnedIn: TypeAlias = Callable[[Option], LearnedServing | None]
+"""What a replica was learned to do in an option; None: that was not learned."""
 _PER_CENT: Final = 100
 
 
@@ -49,29 +51,42 @@ class Known:
     speed: ReplicaSpeed
     is_guess: bool = False
     """Whether it is derived from the devices' data sheets alone."""
+    points: int = 0
+    """As in ``ServiceLevel``."""
 
 
-def known_of(policy: FallbackPolicy, option: Option, parts_of: PartsOf) -> Known | None:
+def known_of(
+    policy: FallbackPolicy, option: Option, parts_of: PartsOf, learned_in: LearnedIn
+) -> Known | None:
     """Return what one replica does in an option; None: nothing tells."""
-    if option.serving is not None:
-        return Known(speed=_said(option.serving))
-    told = next((each for each in policy.spec.options if each.serving is not None), None)
-    if told is None or told.serving is None:
+    own = _told(option, learned_in)
+    if own is not None:
+        return own
+    others = ((each, _told(each, learned_in)) for each in policy.spec.options)
+    told, there = next(((each, found) for each, found in others if found), (option, None))
+    if there is None:
         return None
     slowdowns = [_slowdown(policy, each) for each in (told, option)]
     if None not in slowdowns:
         first, other = (slowdown or 1.0 for slowdown in slowdowns)
-        return Known(speed=_slower(_said(told.serving), other / first))
+        return replace(there, speed=_slower(there.speed, other / first))
     ratio = _slowest(parts_of(told), parts_of(option))
     if ratio is None:
         return None
-    return Known(speed=_slower(_said(told.serving), ratio), is_guess=True)
+    return replace(there, speed=_slower(there.speed, ratio), is_guess=True)
 
 
-def _said(serving: ReplicaServing) -> ReplicaSpeed:
-    return ReplicaSpeed(
-        per_second=float(serving.requests_per_second), latency=seconds(serving.latency)
-    )
+def _told(option: Option, learned_in: LearnedIn) -> Known | None:
+    """Return what the policy says of an option, or else what was learned; None: neither."""
+    if option.serving is not None:
+        said = option.serving
+        per_second, latency = float(said.requests_per_second), seconds(said.latency)
+        return Known(speed=ReplicaSpeed(per_second=per_second, latency=latency))
+    learned = learned_in(option)
+    if learned is None:
+        return None
+    speed = ReplicaSpeed(per_second=learned.per_second, latency=learned.latency)
+    return Known(speed=speed, points=learned.points)
 
 
 def _slowdown(policy: FallbackPolicy, option: Option) -> float | None:
@@ -116,7 +131,7 @@ def sized(
             return Rejection(reason=Reason.TOO_MANY_REPLICAS, detail=detail)
         # So many it will have, even if they are not ours to set.
         number = max(needed.replicas, autoscaler.least if autoscaler is not None else 1)
-        level = replace(level_at(rate, number, known.speed), is_guess=known.is_guess)
+        level = _by(known, level_at(rate, number, known.speed))
         return with_replicas(job, number) if is_set else job, level
     number = next(each.replicas.number for each in job.pod_sets if each.replicas is not None)
     level = level_at(rate, number, known.speed)
@@ -124,7 +139,11 @@ def sized(
         took = "ever longer" if level.latency == inf else brief(level.latency)
         detail = f"with {number} replicas 95 % of {rate:g} requests a second take {took}"
         return _too_slow(f"{detail}, with {needed.replicas} {brief(needed.latency)}", target)
-    return job, replace(level, is_guess=known.is_guess)
+    return job, _by(known, level)
+
+
+def _by(known: Known, level: ServiceLevel) -> ServiceLevel:
+    return replace(level, is_guess=known.is_guess, points=known.points)
 
 
 def _own(applicant: Applicant) -> Autoscaler | None:

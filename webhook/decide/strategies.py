@@ -262,6 +262,8 @@ def _does(sized: _Sized) -> Iterator[str]:
     """Say how a service does in an option."""
     if sized.option.service is not None:
         yield serving.level_words(sized.option.service)
+        if sized.option.service.points:
+            yield f"learned from {sized.option.service.points} points"
     if sized.is_guess:
         yield "a guess by the devices' speed"
 

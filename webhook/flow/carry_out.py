@@ -28,6 +28,7 @@ from webhook.model.forecasts import Basis, JobClass
 from webhook.model.holds import gated
 from webhook.model.job import DECISION_ID, JOB_CLASS, Job, reference_of
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
+from webhook.model.policy.rules import SERVICES
 from webhook.model.queues import Arrival, PodSetNeeds
 from webhook.model.reasons import LeftAlone
 from webhook.model.signatures import SigningKeys, signed_id, signed_record, unsigned_id
@@ -158,6 +159,7 @@ def apply(
         return replace(left(case, decision, keys), warnings=said)
     class_text = applicant.class_text
     decision = signed(decision, class_text, case.submitted, keys)
+    decision = replace(decision, job_class=recorded_class(applicant))
     held = warning.job_held(
         decision.hold, snapshot.costs.currency, kind=case.kind, job=case.current
     )
@@ -233,6 +235,12 @@ def unproven(case: RecoveredJob) -> tuple[Edit, ...]:
         left = {key: text for key, text in after.annotations.items() if key != jobs.DECISION}
         after = replace(after, annotations=left)
     return case.kind.edits(case.current, after) if after is not case.current else ()
+
+
+def recorded_class(applicant: Applicant) -> str:
+    """Return the class that a decision records: that of a service whose metrics are asked for."""
+    is_asked_for = applicant.policy.spec.serving is not None and applicant.job.kind in SERVICES
+    return applicant.class_text if is_asked_for else ""
 
 
 def signed(decision: Decision, class_text: str, job: Job, keys: SigningKeys | None) -> Decision:

@@ -96,7 +96,12 @@ def move(job: DecidedJob, occupancy: Occupancy, moment: Moment, rules: Rules) ->
         return Declined(obstacle=Obstacle.OPTION_REFUSED, detail=str(taken.rejection))
     decision = _decision(case, policy, taken, moment)
     age = round(max(0.0, age), 3)
-    decision = replace(decision, options=assessments, state_age_seconds=age)
+    decision = replace(
+        decision,
+        options=assessments,
+        state_age_seconds=age,
+        job_class=carry_out.recorded_class(applicant),
+    )
     return _carried_out(case, applicant, decision, taken, keys=moment.keys(snapshot))
 
 

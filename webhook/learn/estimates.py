@@ -332,6 +332,9 @@ class RunTimeLearner:
         self._uses: Mapping[str, DeviceUse] = {}
         self._measured: set[str] = set()
         """Classes of whose use of devices more, or nothing any more, is known."""
+        self._points: Mapping[tuple[str, str], Packed] = {}
+        self._served: set[str] = set()
+        """Classes of which other points of services are known, or none any more."""
         self._floors: dict[str, int] = {}
         """Home to a time: records that ended no later were forgotten and are not merged again."""
 
@@ -369,6 +372,8 @@ class RunTimeLearner:
             self.interruptions.take(before, after)
         if after.measured != (before or ClassRecord()).measured:
             self._measured.add(key)
+        if after.served != (before or ClassRecord()).served:
+            self._served.add(key)
         if before is None or (before.runs, before.said) != (after.runs, after.said):
             # Runs on one flavor tell of the spread on all.
             self._stale.update(dict.fromkeys((key, flavors) for flavors in after.runs))
@@ -403,6 +408,19 @@ class RunTimeLearner:
             uses = {**self._uses, **learnt}
             self._uses = {key: use for key, use in uses.items() if use is not None}
         return self._uses
+
+    def points(self) -> Mapping[tuple[str, str], Packed]:
+        """Return what services did, by class and place; the same mapping if nothing changed."""
+        if self._served:
+            kept = {at: packed for at, packed in self._points.items() if at[0] not in self._served}
+            known = {key: self._records[key].served for key in self._served & self._records.keys()}
+            self._served.clear()
+            self._points = kept | {
+                (key, place): packed
+                for key, served in known.items()
+                for place, packed in served.items()
+            }
+        return self._points
 
     def _learn(self, place: _Place) -> RunTime | None:
         key, flavors = place
@@ -452,6 +470,8 @@ class RunTimeLearner:
             self._drop_estimates(key, record.runs)
             if key in self._uses:
                 self._measured.add(key)
+            if record.served:
+                self._served.add(key)
             self.delays.forget(key, record)
             if not is_of_queue(key):
                 self.interruptions.take(record, None)
@@ -485,6 +505,8 @@ class Learned:
     """ClusterQueue to how long its AdmissionChecks take."""
     uses: Mapping[str, DeviceUse] = field(default_factory=dict)
     """Class to what its runs use of devices."""
+    points: Mapping[tuple[str, str], Packed] = field(default_factory=dict)
+    """(class, place) to what services did there."""
 
 
 NOTHING: Final = Learned(records={}, estimates={}, refusals={})
@@ -503,4 +525,5 @@ def remembered(runs: RunTimeLearner, policies: tuple[FallbackPolicy, ...], unix:
         starts={flavors: run_time for (key, flavors), run_time in starts.items() if key == OF_ALL},
         dispatches={name: run_time for name, run_time in passed.items() if run_time is not None},
         uses=runs.uses(),
+        points=runs.points(),
     )

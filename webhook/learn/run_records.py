@@ -20,6 +20,7 @@ from webhook.api.resources import RUN_TIMES, RUN_TIMES_LABEL, RUN_TIMES_VALUE
 from webhook.learn.device_runs import DEVICE_RUN, merged_device_runs
 from webhook.learn.device_runs import unpack as unpack_device_runs
 from webhook.learn.job_class import NO_MARK, Mark
+from webhook.learn.service_points import SERVICE_POINT, merged_points, unpack_points
 from webhook.model import fields
 from webhook.model.faults import attempted
 from webhook.model.fields import EMPTY
@@ -86,15 +87,19 @@ class ClassRecord(NamedTuple):
     """ClusterQueue to how long its AdmissionChecks took after the reservation of quota."""
     measured: Mapping[str, Packed] = EMPTY
     """Model of a device to what runs used of it (``device_runs``)."""
+    served: Mapping[str, Packed] = EMPTY
+    """Device and option, as ``cost.learned_serving.place_of`` has them, to what services did there
+    (``service_points``)."""
 
     @property
     def last(self) -> int:
-        """The time of the newest run's end or start, in seconds since 1970; 0: there is none."""
+        """The time of the newest run's end or start, or point, in seconds since 1970; 0: none."""
         groups = (self.runs, self.failed, self.starts, self.dispatches)
         all_packed = [packed for group in groups for packed in group.values()]
-        return max(
-            (unpack_runs(packed[-_RUN.size :])[0].finished for packed in all_packed), default=0
-        )
+        runs = [unpack_runs(packed[-_RUN.size :])[0].finished for packed in all_packed]
+        served = self.served.values()
+        points = [unpack_points(packed[-SERVICE_POINT.size :])[0].at for packed in served]
+        return max((*runs, *points), default=0)
 
 
 class WorkloadRun(NamedTuple):
@@ -212,6 +217,7 @@ def merged(one: ClassRecord, other: ClassRecord) -> ClassRecord:
         starts=_merged(one.starts, other.starts, merged_begun, _RUN),
         dispatches=_merged(one.dispatches, other.dispatches, merged_begun, _RUN),
         measured=_merged(one.measured, other.measured, merged_device_runs, DEVICE_RUN),
+        served=_merged(one.served, other.served, merged_points, SERVICE_POINT),
     )
 
 
@@ -356,6 +362,7 @@ def _line(key: str, record: ClassRecord) -> str:
         "starts": _texts(record.starts),
         "dispatches": _texts(record.dispatches),
         "measured": _texts(record.measured),
+        "served": _texts(record.served),
     }
     return json.dumps({name: value for name, value in content.items() if value}, ensure_ascii=False)
 
@@ -376,6 +383,7 @@ def _record(source: Mapping[str, Any]) -> tuple[str, ClassRecord]:
         starts=_packed(fields.texts(source, "starts", "")),
         dispatches=_packed(fields.texts(source, "dispatches", "")),
         measured=_packed(fields.texts(source, "measured", ""), unpack_device_runs),
+        served=_packed(fields.texts(source, "served", ""), unpack_points),
     )
 
 

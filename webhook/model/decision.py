@@ -190,6 +190,9 @@ class DecisionWith(Generic[OptionT]):
     state_age_seconds: _Age
     hold: Annotated[Hold | None, BeforeValidator(read_hold), PlainSerializer(hold_json)] = None
     """How long the Job is held from admission; None: it is not, or that cannot be read."""
+    job_class: ShownText = ""
+    """The class of a service from which it is learned what a replica does, as ``mark_text`` writes
+    it; empty: nothing is learned from this one, or its Workload says it."""
     changed: Annotated[tuple[ShownText, ...], FailFast()] = ()
     """What the option taken changes, in words; empty under Observe, where it is not worked out."""
     moves: Annotated[StrictInt, Field(ge=0)] = 0

@@ -13,6 +13,7 @@ from typing import Any
 
 from webhook.model.costs.accelerator_profile import AcceleratorProfile
 from webhook.model.costs.devices import DeviceUse
+from webhook.model.costs.learned_service import LearnedServing
 from webhook.model.costs.prices import (
     NO_CONGESTION,
     CompiledTariff,
@@ -160,6 +161,8 @@ class LearnedRuns:
     dispatches: Mapping[str, Dispatch] = field(default_factory=dict)
     device_uses: Mapping[str, DeviceUse] = field(default_factory=dict)
     """Job class to what its runs were measured to use of devices."""
+    served: Mapping[tuple[str, str], LearnedServing] = field(default_factory=dict)
+    """(job class, device and option) to what one replica of such a service does there."""
     interruptions: Mapping[str, SeenInterruptions] = field(default_factory=dict)
     """ResourceFlavor to what was seen of runs there that were evicted as Nodes were lost."""
     failing: frozenset[tuple[str, str, str]] = frozenset()

@@ -19,7 +19,7 @@ _AS_DELTAS = frozenset(
     {
         *("held", "reserving", "consumed", "forecasts"),
         *("run_times", "start_delays", "dispatches", "obstacles", "device_uses"),
-        "interruptions",
+        *("interruptions", "served"),
     }
 )
 

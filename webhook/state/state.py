@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 from webhook.api import resources as kinds
 from webhook.api.resources import Key, ReadObject
+from webhook.cost import learned_serving
 from webhook.cost.cluster_prices import PriceCompiler, PriceSources, tells_device
 from webhook.cost.congestion import by_queue
 from webhook.kueue.preemption import candidates_in
@@ -25,6 +26,7 @@ from webhook.learn.failing import Failing
 from webhook.learn.job_class import NO_MARK
 from webhook.learn.run_records import ClassRecord
 from webhook.model.costs.accelerator_profile import AcceleratorProfile
+from webhook.model.costs.learned_service import LearnedServing
 from webhook.model.costs.prices import NO_CONGESTION, CongestionPrices
 from webhook.model.costs.service import Autoscaler
 from webhook.model.faults import attempted
@@ -82,6 +84,9 @@ class State:
         self._workloads = Workloads()
         self._arrivals = PendingArrivals()
         self._run_times = RunTimeLearner()
+        self._points: Mapping[tuple[str, str], bytes] = {}
+        self._served: Mapping[tuple[str, str], LearnedServing] = {}
+        """What replicas do, by these points."""
         self._failing = Failing()
         self._dispatches = Dispatches()
         self._preemptible: frozenset[str] = frozenset()
@@ -297,12 +302,15 @@ class State:
             unix,
         )
         estimates = self._run_times.estimates(self._at_once)
-        uses = self._run_times.uses()
+        uses, points = self._run_times.uses(), self._run_times.points()
+        if points is not self._points:
+            self._points, self._served = points, learned_serving.fitted_all(points)
         return updated(
             snapshot,
             run_times=estimates,
             failing=failing,
             device_uses=uses,
+            served=self._served,
             interruptions=self._run_times.interruptions.seen(),
         )
 

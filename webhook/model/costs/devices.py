@@ -100,8 +100,17 @@ class DeviceMeasure(StrEnum):
     """The same of the device's memory."""
 
 
+class ServiceMeasure(StrEnum):
+    """What is measured of the pods of services; the fields of ``ServingMetrics``."""
+
+    REQUESTS = "requests"
+    """Answered a second."""
+    LATENCY = "latency"
+    """Seconds, as the 95th percentile."""
+
+
 class DeviceSample(NamedTuple):
-    """One value of what a pod uses of one model of device."""
+    """One value of what a pod does or uses, of a device that of one model."""
 
     namespace: str
     pod: str

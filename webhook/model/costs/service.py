@@ -16,6 +16,8 @@ class ServiceLevel:
     """Seconds, as the 95th percentile."""
     is_guess: bool = False
     """Whether what a replica does is derived from the devices' data sheets alone."""
+    points: int = 0
+    """From how many observations what a replica does is learned; 0: the policy says it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -428,7 +428,8 @@ class Option(Structural):
     `guests.priorityClass`."""
     serving: ReplicaServing | None = None
     """For services: what one replica does here. Absent: learned, or else derived from the first
-    option that says it, by the speed of the devices or by `slowdown`. Only with strategy Cost."""
+    option of which either is known, by the speed of the devices or by `slowdown`. Only with
+    strategy Cost."""
 
     @property
     def given_priority(self) -> str:
