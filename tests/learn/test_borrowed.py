@@ -1,5 +1,7 @@
 """What a manager lends to the forecasts of its worker clusters."""
 
+from dataclasses import replace
+
 from tests.builders import cluster_queue
 from tests.learn.learned import learned
 from webhook.learn.expected_runs import lent, together
@@ -53,3 +55,15 @@ def test_one_run_that_was_seen_is_not_set_against_many_that_were_recorded():
     own = {("k", "t4"): learned(20, 1)}
 
     assert together({"k": learned(60, 8)}, own, THERE)["k", "t4"] == learned(60, 8)
+
+
+def test_runs_of_other_clusters_leave_no_data_in_one():
+    warm = replace(learned(60, 8), warm=0.9)
+    recorded = {("k", "remote"): warm, ("k", "remote@far"): replace(learned(90, 2), warm=0.5)}
+    own = {("k", "t4"): learned(20, 1)}
+
+    found = lent_of(recorded)
+
+    assert found == {"near": {"k": learned(60, 8)}, "far": {"k": replace(warm, warm=0.5)}}
+    assert together(found["near"], own, THERE)["k", "t4"] == learned(60, 8)
+    assert together(found["far"], own, THERE)["k", "t4"] == replace(warm, warm=0.5)

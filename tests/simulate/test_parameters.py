@@ -17,6 +17,10 @@ def test_a_reference_alone_becomes_the_value_with_its_type():
     assert fill("${n}", n=3.5) == {"parameters": {"n": 3.5}, "here": [{"x": 3.5}]}
 
 
+def test_a_list_stands_for_itself():
+    assert fill("${l}", l=["a", 2])["here"] == [{"x": ["a", 2]}]
+
+
 def test_references_within_a_text_become_part_of_it():
     assert fill("${n}x${n}", n=3)["here"] == [{"x": "3x3"}]
 
@@ -42,11 +46,13 @@ def test_what_has_no_place_or_no_value_is_refused(mistake):
 
 
 def test_assignments_are_read_as_numbers_where_they_are():
-    assert scenario_spec.assignments(["a=1", "b=1.5", "c=x=y", "d="]) == {
+    assert scenario_spec.assignments(["a=1", "b=1.5", "c=x=y", "d=", "l=[a, 2]", "e=[]"]) == {
         "a": 1,
         "b": 1.5,
         "c": "x=y",
         "d": "",
+        "l": ["a", 2],
+        "e": [],
     }
 
 

@@ -471,7 +471,7 @@ def lent(
 
     *names* are the worker clusters, *recorded* the manager's estimates. Only the flavors that lead
     to worker clusters count. Where a cluster's own runs are few, those in all clusters together are
-    taken if they are more.
+    taken if they are more; but not how warm they were, as their data is in other clusters.
     """
     behind = multikueue.flavors_behind(KueueSetup(cluster_queues=cluster_queues, checks=checks))
     by_cluster: dict[str, dict[str, RunTime]] = {"": {}, **{name: {} for name in names}}
@@ -480,7 +480,7 @@ def lent(
         known = by_cluster.get(cluster)
         if known is not None and behind.issuperset(flavors.split(",")):
             known[job_class] = _surer(known.get(job_class), run_time)
-    anywhere = by_cluster.pop("")
+    anywhere = {key: replace(run_time, warm=0.0) for key, run_time in by_cluster.pop("").items()}
     return {
         name: {**anywhere, **{key: _own(own, anywhere.get(key)) for key, own in known.items()}}
         for name, known in by_cluster.items()
@@ -504,7 +504,9 @@ def together(
 
 def _own(own: RunTime, other: RunTime | None) -> RunTime:
     """Return the nearer estimate, unless it rests on a few runs and the other on more."""
-    return own if other is None or own.runs >= ENOUGH_RUNS else _surer(own, other)
+    if other is None or own.runs >= ENOUGH_RUNS:
+        return own
+    return replace(_surer(own, other), warm=max(own.warm, other.warm))
 
 
 def _surer(one: RunTime | None, other: RunTime) -> RunTime:

@@ -227,7 +227,7 @@ def read_scenario(
     document: Any,
     *,
     read_text: ReadText,
-    given: Mapping[str, scenario_spec.Scalar] | None = None,
+    given: Mapping[str, scenario_spec.Parameter] | None = None,
     seed: int = 0,
 ) -> Scenario:
     """Read a whole scenario; the same document, parameters and seed give the same one.

@@ -317,13 +317,14 @@ class ServiceSpec(StrictSpec):
 
 
 Scalar: TypeAlias = str | int | float | bool | None
+Parameter: TypeAlias = Scalar | list[Scalar]
 
 
 class ScenarioSpec(StrictSpec):
     """A whole file."""
 
     name: Annotated[str, Field(min_length=1, max_length=80)]
-    parameters: dict[str, Scalar] = Field(default_factory=dict)
+    parameters: dict[str, Parameter] = Field(default_factory=dict)
     """Defaults for `${NAME}`; null: must be set on the command line."""
     cluster: Objects
     clusters: tuple[ClusterSpec, ...] = ()
@@ -391,14 +392,14 @@ _FORMS: Final = {**FORMS, RATE: "a rate such as 0.5/s or 120/h"}
 _REFERENCE = re.compile(r"\$(\$?)\{([^{}]*)\}")
 
 
-def assignments(given: Sequence[str]) -> Mapping[str, Scalar]:
-    """Parse ``NAME=VALUE`` words; a number becomes one.
+def assignments(given: Sequence[str]) -> Mapping[str, Parameter]:
+    """Parse ``NAME=VALUE`` words; a number becomes one, and ``[a, b]`` a list.
 
     Raises:
         FieldError: a word has no ``=``, or names a parameter again.
 
     """
-    values: dict[str, Scalar] = {}
+    values: dict[str, Parameter] = {}
     for word in given:
         name, equals, value = word.partition("=")
         if not (name and equals):
@@ -409,7 +410,13 @@ def assignments(given: Sequence[str]) -> Mapping[str, Scalar]:
     return values
 
 
-def _value(text: str) -> Scalar:
+def _value(text: str) -> Parameter:
+    if text.startswith("[") and text.endswith("]"):
+        return [_scalar(entry.strip()) for entry in text[1:-1].split(",") if entry.strip()]
+    return _scalar(text)
+
+
+def _scalar(text: str) -> Scalar:
     for kind in (int, float):
         try:
             return kind(text)
@@ -418,7 +425,7 @@ def _value(text: str) -> Scalar:
     return text
 
 
-def fill(source: Mapping[str, Any], given: Mapping[str, Scalar]) -> Mapping[str, Any]:
+def fill(source: Mapping[str, Any], given: Mapping[str, Parameter]) -> Mapping[str, Any]:
     """Replace the parameters by their values; ``$${`` becomes ``${`` itself.
 
     Raises:
@@ -448,7 +455,7 @@ def fill(source: Mapping[str, Any], given: Mapping[str, Scalar]) -> Mapping[str,
 class _Filler:
     """Walks a document and records which parameters it uses."""
 
-    def __init__(self, values: Mapping[str, Scalar]) -> None:
+    def __init__(self, values: Mapping[str, Parameter]) -> None:
         self._values = values
         self.used: set[str] = set()
 
@@ -465,12 +472,18 @@ class _Filler:
             return self._named(whole[2], path)
         return _REFERENCE.sub(
             lambda reference: (
-                reference[0][1:] if reference[1] else str(self._named(reference[2], path))
+                reference[0][1:] if reference[1] else self._within(reference[2], path)
             ),
             text,
         )
 
-    def _named(self, name: str, path: str) -> Scalar:
+    def _within(self, name: str, path: str) -> str:
+        value = self._named(name, path)
+        if isinstance(value, list):
+            raise FieldError(path, f"${{{name}}} is a list: it cannot be part of a text")
+        return str(value)
+
+    def _named(self, name: str, path: str) -> Parameter:
         if name not in self._values:
             known = ", ".join(map(str, self._values)) or "none"
             message = f"no parameter {name}; there is {known} ($${{{name}}} is the text itself)"
