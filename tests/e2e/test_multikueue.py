@@ -209,6 +209,26 @@ def test_jobs_go_where_they_end_sooner(client, workers):
     assert taken == [((), SECOND)] * 4
 
 
+def test_a_job_that_waits_in_a_worker_goes_to_another_where_room_has_come(client, workers):
+    for worker in workers.values():
+        occupy(worker, "own", 5)
+    wait_for(lambda: known_of(client) == {FIRST: 1, SECOND: 1}, "both workers are full")
+    job = client.create(paper.light_job("waits", NAMES, faster=10))
+    wait_for(lambda: status_of(client, job) == ((FIRST,), ""), "it waits in the first")
+
+    delete_jobs(workers[SECOND])
+    wait_until_complete(client, NAMES.namespace, "waits")
+
+    assert status_of(client, job) == ((), SECOND)
+    (told,) = (
+        event["message"]
+        for event in client.list("v1", "Event", namespace=NAMES.namespace)
+        if event["reason"] == "ClusterAsked" and event["involvedObject"]["name"] == "waits"
+    )
+    # By what is learned of runs until then it is better, or late where it waits.
+    assert told.startswith(f"asks {SECOND}: ")
+
+
 @pytest.fixture
 def by_cost(client):
     """Decide by cost, with GPUs that are dearer in the first cluster; else as before."""

@@ -384,14 +384,12 @@ def _recorded_option(option: Assessment) -> RecordedOption:
         rejected=str(option.rejection or ""),
         passed_over=str(option.passed_over or ""),
         **figures,
-        **_of_service(option.service),
+        **(_of_service(option.service) if option.service is not None else {}),
     )
 
 
-def _of_service(level: ServiceLevel | None) -> dict[str, Any]:
+def _of_service(level: ServiceLevel) -> dict[str, Any]:
     """Return how a service does as an option's fields; what never ends is not known."""
-    if level is None:
-        return {}
     return {
         "replicas": level.replicas,
         "utilisation": three_digits(level.utilisation),
