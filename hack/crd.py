@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
@@ -163,9 +163,7 @@ def schema(definition: Definition = POLICIES) -> Schema:
         },
     }
     if definition.whole:
-        found["x-kubernetes-validations"] = list(
-            map(_validation, definition.rules[definition.whole])
-        )
+        found["x-kubernetes-validations"] = _validations(definition.rules[definition.whole])
     return found
 
 
@@ -284,8 +282,13 @@ def _structural(node: Mapping[str, Any], models: Mapping[str, Any], rules: _Rule
     if node.get("default") == {}:
         found["default"] = _defaults(found)
     if model in rules:
-        found["x-kubernetes-validations"] = [_validation(rule) for rule in rules[model]]
+        found["x-kubernetes-validations"] = _validations(rules[model])
     return found
+
+
+def _validations(rules: Iterable[Rule]) -> list[Schema]:
+    """Write the rules that the API server can keep."""
+    return [_validation(rule) for rule in rules if rule.fact.cel]
 
 
 def _validation(rule: Rule) -> Schema:
@@ -327,6 +330,7 @@ _KEPT: Final = (
     "required",
     "x-kubernetes-list-type",
     "x-kubernetes-list-map-keys",
+    "x-kubernetes-preserve-unknown-fields",
 )
 
 

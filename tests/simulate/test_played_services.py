@@ -142,7 +142,7 @@ def test_a_policy_decides_a_service_as_admission_does():
 def by_cost(**autoscale):
     """Return a policy that sets the replicas of a service, and keeps an autoscaler for it."""
     serves = service()["serves"]
-    auto = {"replicas": {"main": "Auto"}}
+    auto = {"replicas": "Auto"}
     options = [{"queue": name, "serving": serves[name], "adaptation": auto} for name in serves]
     found = files.policy(strategy={"type": "Cost"})
     found["spec"] |= {"autoscale": autoscale, "options": options}

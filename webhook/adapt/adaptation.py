@@ -17,7 +17,6 @@ from webhook.model.decision import Rejection
 from webhook.model.fields import Json
 from webhook.model.job import Job, PodSet, PodSets
 from webhook.model.pods import Container, PodTemplate, Resources
-from webhook.model.policy.custom_object import AUTO
 from webhook.model.policy.fallback_policy import (
     Accelerator,
     Adaptation,
@@ -437,7 +436,7 @@ def _written(spec: TolerationSpec) -> Mapping[str, Json]:
 
 def refused_replicas(job: Job, adaptation: Adaptation) -> Rejection | None:
     """Return why a Job may not have the replicas that an adaptation gives it; None: it may."""
-    if not adaptation.replicas:
+    if not adaptation.given_replicas:
         return None
     detail = next(_replica_problems(job.pod_sets, adaptation), "")
     return Rejection(reason=Reason.REPLICAS_NOT_ALLOWED, detail=detail) if detail else None
@@ -445,27 +444,25 @@ def refused_replicas(job: Job, adaptation: Adaptation) -> Rejection | None:
 
 def _replica_problems(pod_sets: Sequence[PodSet], adaptation: Adaptation) -> Iterator[str]:
     by_name = {pod_set.name: pod_set for pod_set in pod_sets}
-    for name, wanted in adaptation.replicas.items():
+    for name, wanted in adaptation.given_replicas.items():
         pod_set = by_name.get(name)
         if pod_set is None:
             yield f"no pod set {name}; the Job has {', '.join(by_name)}"
         elif pod_set.replicas is None:
             yield f"the number of pods of {name} may not change"
-        elif wanted == AUTO:
-            continue
-        elif int(wanted) < pod_set.replicas.least:
+        elif wanted < pod_set.replicas.least:
             yield f"{wanted} replicas of {name}, at least {pod_set.replicas.least}"
-        elif int(wanted) > pod_set.replicas.most:
+        elif wanted > pod_set.replicas.most:
             yield f"{wanted} replicas of {name}, at most {pod_set.replicas.most}"
 
 
 def _with_replicas(pod_set: PodSet, adaptation: Adaptation) -> PodSet:
     """Return a pod set with the number of replicas that an adaptation gives; else the same object.
 
-    ``AUTO`` is no number: how many hold a service's latency is not known here.
+    With ``Auto`` too: how many hold a service's latency is not known here.
     """
-    given = adaptation.replicas.get(pod_set.name, AUTO)
-    return pod_set if given == AUTO else scaled(pod_set, int(given))
+    given = adaptation.given_replicas.get(pod_set.name)
+    return pod_set if given is None else scaled(pod_set, given)
 
 
 def scaled(pod_set: PodSet, wanted: int) -> PodSet:

@@ -122,7 +122,7 @@ def sized(
             detail = f"a request takes {brief(known.speed.latency)} there"
         return _too_slow(detail, target)
     others = applicant.snapshot.cluster.autoscalers.get((job.namespace, job.reference))
-    is_set = others is None and AUTO in option.adaptation.replicas.values()
+    is_set = others is None and option.adaptation.replicas == AUTO
     autoscaler = others or _own(applicant)
     if is_set or autoscaler is not None:
         if bound := _bound(applicant, autoscaler, needed.replicas):

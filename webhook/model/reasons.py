@@ -581,7 +581,7 @@ class Reason(Explained):
     LATENCY_NOT_MET = (
         "latencyNotMet",
         "the service's replicas would not hold its `target-latency` on the option's device",
-        "Nothing, for a device so slow; else more replicas, or `adaptation.replicas` with Auto.",
+        "Nothing, for a device so slow; else more replicas, or `adaptation.replicas: Auto`.",
     )
     TOO_MANY_REPLICAS = (
         "tooManyReplicas",

@@ -9,7 +9,9 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Discriminator,
     Field,
+    Tag,
     ValidationError,
     ValidationInfo,
     model_validator,
@@ -174,22 +176,40 @@ DeviceCount: TypeAlias = Annotated[
 DeviceCounts: TypeAlias = Annotated[
     dict[str, DeviceCount], Field(max_length=8), BeforeValidator(stored)
 ]
+_MOST_POD_SETS: Final = 18
 AUTO: Final = "Auto"
-"""In place of a number of replicas: as many as hold a service's latency."""
-ReplicaCount: TypeAlias = Annotated[
-    str,
-    Field(
-        max_length=6,
-        pattern=patterns.COUNT_OR_AUTO,
-        json_schema_extra={"x-kubernetes-int-or-string": True, "minimum": 1, "maximum": 100_000},
-    ),
-    BeforeValidator(_text),
-]
-"""A whole number, of which one in YAML is read as its text, or ``AUTO``."""
+"""In place of numbers of replicas: as many as hold a service's latency."""
 ReplicaCounts: TypeAlias = Annotated[
-    dict[str, ReplicaCount], Field(max_length=18), BeforeValidator(stored)
+    dict[ContainerName, Annotated[int, Field(strict=True, ge=1, le=100_000)]],
+    Field(max_length=_MOST_POD_SETS),
+    BeforeValidator(stored),
 ]
 """Pod set to its number of replicas."""
+
+
+def _form_of_replicas(given: Any) -> str | None:
+    if isinstance(given, dict):
+        return "<map>"
+    return "<text>" if given == AUTO else None
+
+
+Replicas: TypeAlias = Annotated[
+    Annotated[Literal["Auto"], Tag("<text>")] | Annotated[ReplicaCounts, Tag("<map>")],
+    Discriminator(
+        _form_of_replicas,
+        custom_error_type="replicas",
+        custom_error_message="must be Auto or numbers by pod set",
+    ),
+    Field(
+        json_schema_extra={
+            "x-kubernetes-preserve-unknown-fields": True,
+            "pattern": f"^{AUTO}$",
+            "maxProperties": _MOST_POD_SETS,
+        }
+    ),
+]
+"""``AUTO`` or numbers. Structural schemas have no type for a text or a map: to the API server a
+text must be ``AUTO``, and anything else is taken and stored as it is."""
 MetricName: TypeAlias = Annotated[str, Field(min_length=1, max_length=256, pattern=patterns.METRIC)]
 ExternalMetricName: TypeAlias = Annotated[
     str, Field(min_length=1, max_length=253, pattern=patterns.EXTERNAL_METRIC)

@@ -27,7 +27,6 @@ QUANTITY: Final = (
     r"^[+]?([0-9]+([.][0-9]*)?|[.][0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][-+]?[0-9]{1,2})?$"
 )
 COUNT: Final = r"^[1-9][0-9]{0,8}$"
-COUNT_OR_AUTO: Final = r"^(Auto|[1-9][0-9]{0,4}|100000)$"
 METRIC: Final = r"^[a-zA-Z_:][a-zA-Z0-9_:]*$"
 EXTERNAL_METRIC: Final = r"^[a-zA-Z_:][-a-zA-Z0-9_:.]*$"
 DECIMAL: Final = r"^[0-9]{1,9}([.][0-9]{1,6})?$"
@@ -54,7 +53,6 @@ FORMS: Final[Mapping[str, str]] = {
     ENV_NAME: "the name of an environment variable",
     RUNTIME_CLASS: "Keep, Remove or the name of a RuntimeClass",
     COUNT: "a whole number of at least 1",
-    COUNT_OR_AUTO: "a whole number from 1 to 100000, or Auto",
     METRIC: "the name of a metric in Prometheus",
     EXTERNAL_METRIC: "the name of an external metric",
     DECIMAL: "a number that is not negative, such as 3900 or 95.7, with at most 6 decimals",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Literal, TypeAlias
 
@@ -37,7 +38,7 @@ from webhook.model.policy.custom_object import (
     OptionName,
     QueueName,
     QueueOrNone,
-    ReplicaCounts,
+    Replicas,
     RuntimeClassName,
     Structural,
     Texts,
@@ -319,12 +320,12 @@ class Adaptation(Structural):
     ) = None
     """Pod sets to change, by the names that Kueue gives them. A Job has `main`; a RayJob has `head`
     and its worker groups; a JobSet has its replicated Jobs. Absent: all."""
-    replicas: ReplicaCounts = Field(default_factory=dict)
-    """Numbers of replicas to set, by pod set. These pod sets can be scaled: worker groups of a
-    RayJob or RayCluster, replicated Jobs of a JobSet, `worker` and `ps` in Kubeflow's kinds, and
-    the first pod set of a service, which is `leader` or `main`. A Job's own bounds, such as
-    `maxReplicas`, are kept. Auto, for services with strategy Cost: as many as hold the service's
-    `target-latency`."""
+    replicas: Replicas = Field(default_factory=dict)
+    """Numbers of replicas to set, by pod set; or Auto, for services with strategy Cost: as many as
+    hold the service's `target-latency`. These pod sets can be scaled: worker groups of a RayJob or
+    RayCluster, replicated Jobs of a JobSet, `worker` and `ps` in Kubeflow's kinds, and the first
+    pod set of a service, which is `leader` or `main`. A Job's own bounds, such as `maxReplicas`,
+    are kept. The API server does not check the numbers; the condition Ready says what is wrong."""
     env: Texts = Field(default_factory=dict)
     """Environment variables to set in all containers and init containers, as name to value. If the
     Job sets the variable itself, the pod reads the new value from an annotation of the pod
@@ -347,6 +348,11 @@ class Adaptation(Structural):
     """Labels to set on the pod template."""
     annotations: Texts = Field(default_factory=dict)
     """Annotations to set on the pod template."""
+
+    @property
+    def given_replicas(self) -> Mapping[str, int]:
+        """The numbers of replicas that it gives itself, by pod set; Auto gives none."""
+        return {} if isinstance(self.replicas, str) else self.replicas
 
     @property
     def given_runtime_class(self) -> str:
