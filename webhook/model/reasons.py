@@ -56,7 +56,8 @@ class Ready(Explained):
     )
     INVALID = (
         "Invalid",
-        "the policy breaks a rule; it was stored before that rule was there, and is passed over",
+        "the policy is passed over: it breaks a rule that the API server does not keep, or did not when "
+        "it was stored",
         "Correct what the message names.",
     )
     NO_NAMESPACE = (
