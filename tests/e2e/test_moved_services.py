@@ -1,13 +1,13 @@
-"""Deployments are moved while they serve: new pods are ready before old ones end.
+"""Services go where they hold their latency, and move while they serve, beside batch Jobs.
 
-Kueue, the Deployment's and the ReplicaSet's controllers are real; KWOK's pods are ready when their
-annotations say.
+Kueue, the Deployment's, the ReplicaSet's and the Job's controllers are real; KWOK's pods are ready
+at once.
 """
 
 import contextlib
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -17,12 +17,12 @@ from hack import paper
 from hack.api import ApiClient, Object
 from hack.controlplane import ControlPlane, Options
 from hack.install import PATIENT, Installation
-from hack.kwok import STARTS_IN
 from hack.waiting import wait_for
 from tests.e2e.decisions import POLICY_API, decision_of
-from tests.e2e.plane import container_of, has_condition
+from tests.e2e.plane import container_of, has_condition, wait_until_complete
 from webhook.__main__ import main
 
+OURS = "kueue-fallback.dev/"
 NAMESPACE = "serving"
 GREEN, DEAR, CHEAP, EMPTY = "green", "dear", "cheap", "empty"
 LINUX = {"kubernetes.io/os": "linux"}
@@ -48,7 +48,7 @@ def queues(plane):
         client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
         for name, labels in NODES.items():
             client.apply(paper.resource_flavor(name, node_labels=labels))
-            client.apply(paper.cluster_queue(name, flavor=name, quota={"cpu": "8"}))
+            client.apply(paper.cluster_queue(name, flavor=name, quota={"cpu": "12"}))
             client.apply(paper.local_queue(name, NAMESPACE, cluster_queue=name))
         yield
 
@@ -98,17 +98,7 @@ def prices(plane, queues):
 
     def set_prices(**changed: float) -> None:
         costs.update(changed)
-        rates = [
-            {"flavors": [name], "resources": {"cpu": str(price)}} for name, price in costs.items()
-        ]
-        client.apply(
-            {
-                "apiVersion": POLICY_API,
-                "kind": "Tariff",
-                "metadata": {"name": "here"},
-                "spec": {"rates": rates},
-            }
-        )
+        client.apply(tariff(costs))
 
     set_prices()
     rules = {"after": "1s", "horizon": "1h", "readyWithin": "15s", "maxMoves": 10}
@@ -120,19 +110,50 @@ def prices(plane, queues):
     client.delete(POLICY_API, "Tariff", "here")
 
 
+@pytest.fixture
+def shared(plane, queues):
+    """A policy for services and Jobs, whose dearer devices are faster."""
+    client = plane.client
+    client.apply(tariff({DEAR: 4, GREEN: 2, CHEAP: 1}))
+    speeds = {DEAR: ("40", "40ms"), GREEN: ("15", "100ms"), CHEAP: ("10", "300ms")}
+    wanted: list[Object] = [
+        {
+            "name": name,
+            "queue": name,
+            "serving": {"requestsPerSecond": per_second, "latency": latency},
+        }
+        for name, (per_second, latency) in speeds.items()
+    ]
+    match = {"kinds": ["Deployment", "Job"], "jobSelector": {}}
+    with applied_policy(client, {"type": "Cost"}, options=wanted, match=match):
+        yield
+    client.delete(POLICY_API, "Tariff", "here")
+
+
+def tariff(costs: Mapping[str, float]) -> Object:
+    """Return what an hour of a CPU costs, by flavor."""
+    rates = [{"flavors": [name], "resources": {"cpu": str(price)}} for name, price in costs.items()]
+    return {
+        "apiVersion": POLICY_API,
+        "kind": "Tariff",
+        "metadata": {"name": "here"},
+        "spec": {"rates": rates},
+    }
+
+
 def is_decided(client: ApiClient) -> bool:
     decision = decision_of(client.create(service("probe"), dry_run=True))
     return decision is not None and decision["option"] == DEAR
 
 
-def service(name: str, *, starts_in: str = "0s") -> Object:
+def service(name: str, *, rate: str = "40", target: str = "300ms") -> Object:
     container = {
         "name": "main",
         "image": "serve",
         "env": [{"name": "MODE", "value": "as-submitted"}],
         "resources": {"requests": {"cpu": "1"}},
     }
-    metadata = {"labels": {"app": name}, "annotations": {STARTS_IN: starts_in}}
+    pod = {"containers": [container]}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -140,17 +161,14 @@ def service(name: str, *, starts_in: str = "0s") -> Object:
             "name": name,
             "namespace": NAMESPACE,
             "labels": {paper.QUEUE_LABEL: GREEN},
-            # With three replicas, of which each answers 20: 189ms.
-            "annotations": {
-                "kueue-fallback.dev/request-rate": "40",
-                "kueue-fallback.dev/target-latency": "300ms",
-            },
+            # Of 40 a second, three replicas that each answer 20 answer 95 % within 189ms.
+            "annotations": {f"{OURS}request-rate": rate, f"{OURS}target-latency": target},
         },
         "spec": {
             "replicas": REPLICAS,
             "selector": {"matchLabels": {"app": name}},
             "strategy": {"rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}},
-            "template": {"metadata": metadata, "spec": {"containers": [container]}},
+            "template": {"metadata": {"labels": {"app": name}}, "spec": pod},
         },
     }
 
@@ -279,3 +297,45 @@ PUT_BACK = "moved to cheap (cheap): put back, as new pods were not ready in 15s"
 
 def option_of(client: ApiClient) -> str:
     return decision_of(now(client, "priced"))["option"]
+
+
+TARGETS = {DEAR: "80ms", GREEN: "200ms", CHEAP: "600ms"}
+"""Where a service is to be, to its target latency."""
+TOO_SLOW = {
+    (DEAR, GREEN): "latencyNotMet: a request takes 100ms there, and its target-latency is 80ms",
+    (DEAR, CHEAP): "latencyNotMet: a request takes 300ms there, and its target-latency is 80ms",
+    (GREEN, CHEAP): "latencyNotMet: a request takes 300ms there, and its target-latency is 200ms",
+}
+
+
+def batch_job(name: str, place: str) -> Object:
+    """Return a Job that runs for a second, and allows one option alone."""
+    container = {"name": "main", "image": "batch", "resources": {"requests": {"cpu": "1"}}}
+    labels = {paper.QUEUE_LABEL: GREEN}
+    job = paper.job(name, NAMESPACE, labels=labels, run={"cpu-run": 1}, container=container)
+    job["metadata"]["annotations"] = {f"{OURS}allow": place}
+    return job
+
+
+def test_services_hold_their_latencies_at_the_least_cost_beside_thirty_jobs(plane, shared):
+    client = plane.client
+    found = {}
+    for place, target in TARGETS.items():
+        decision = decision_of(client.create(service(f"in-{place}", rate="20", target=target)))
+        found |= {(place, each["name"]): each.get("rejected") for each in decision["options"]}
+        assert decision["option"] == place
+    assert {key: found[key] for key in TOO_SLOW} == TOO_SLOW
+    for place in TARGETS:
+        wait_until_in(client, f"in-{place}", place)
+
+    with contextlib.ExitStack() as stack:
+        counts = [stack.enter_context(readiness(client, f"in-{place}")) for place in TARGETS]
+        jobs = {f"job-{number}": [DEAR, GREEN, CHEAP][number % 3] for number in range(30)}
+        made = {name: client.create(batch_job(name, place)) for name, place in jobs.items()}
+        for name in jobs:
+            wait_until_complete(client, NAMESPACE, name)
+    assert {name: decision_of(job)["option"] for name, job in made.items()} == jobs
+    # Jobs share the queues, and no replica of a service gives way to them.
+    assert set().union(*counts) <= {REPLICAS}
+    for place in TARGETS:
+        assert pods_in(client, f"in-{place}") == [(place, True)] * REPLICAS

@@ -3,6 +3,9 @@
 Three real planes: the leading controller on the manager is MultiKueue's dispatcher.
 """
 
+import contextlib
+import os
+import signal
 import urllib.request
 
 import pytest
@@ -11,6 +14,7 @@ from hack import multikueue, paper
 from hack.controlplane import ControlPlane
 from hack.install import PATIENT, WAITED_FOR, Installation
 from hack.waiting import wait_for
+from tests.e2e import two_clusters
 from tests.e2e.decisions import (
     OPTION,
     POLICY_API,
@@ -39,8 +43,11 @@ from webhook.model.kueue_support import OWN_DISPATCHER
 NAMES = paper.Names()
 FIRST, SECOND = "first-worker", "second-worker"
 """In the order of the MultiKueueConfig."""
-MANY = "40"
+ROLES = {FIRST: "holding", SECOND: "near"}
+MANY = "100"
 """GPUs of the manager's quota: nobody waits there."""
+SILENT_SECONDS = 30
+"""Without a leading controller, until the servers ask all clusters."""
 KUEUE_CONFIG = {"multiKueue": {"dispatcherName": OWN_DISPATCHER}}
 ADDED = {f"kueue.x-k8s.io/{name}" for name in ("multikueue-origin", "prebuilt-workload-name")}
 OF_THE_CLUSTER = ("managedBy", "selector", "suspend", "template")
@@ -63,7 +70,8 @@ def manager(tmp_path_factory, workers):
 @pytest.fixture(scope="module")
 def installed(manager, workers):
     watched = f"clusters.watchWorkers={{{FIRST},{SECOND}}}"
-    values = [*WAITED_FOR, watched, "clusters.dispatcher=true"]
+    silent = f"settings.dispatcher_timeout={SILENT_SECONDS}"
+    values = [*WAITED_FOR, watched, "clusters.dispatcher=true", silent]
     with Installation(manager, chart_values=values) as found:
         for name, worker in workers.items():
             manager.client.apply(reader_secret(name, let_read(worker)))
@@ -231,27 +239,12 @@ def test_a_job_that_waits_in_a_worker_goes_to_another_where_room_has_come(client
 
 @pytest.fixture
 def by_cost(client):
-    """Decide by cost, with GPUs that are dearer in the first cluster; else as before."""
+    """Decide by cost, with GPUs that are dearer in the first cluster, which holds data; else as
+    before."""
     policy = by_finish_time()
-    policy["spec"]["strategy"] = {"type": "Cost", "cost": {"runTime": "1h", "timeValue": "0.5"}}
-    client.apply_all([tariff(FIRST, "3"), tariff(SECOND, "1"), policy])
-    yield
-    client.apply(by_finish_time())
-    for name in (FIRST, SECOND):
-        client.delete(POLICY_API, "Tariff", name)
-
-
-def tariff(cluster, price):
-    rates = [{"flavors": [NAMES.gpu_flavor], "resources": {paper.GPU: price}}]
-    return {
-        "apiVersion": POLICY_API,
-        "kind": "Tariff",
-        "metadata": {"name": cluster},
-        "spec": {"clusters": [cluster], "rates": rates},
-    }
-
-
-def test_jobs_go_where_they_cost_less(client, by_cost):
+    policy["spec"]["strategy"] = {"type": "Cost", "cost": two_clusters.COST}
+    tariffs = [two_clusters.tariff(name, role, NAMES.gpu_flavor) for name, role in ROLES.items()]
+    client.apply_all([*tariffs, policy])
     wait_for(
         lambda: all(
             has_condition(client.get(POLICY_API, "Tariff", name), "Ready")
@@ -259,8 +252,84 @@ def test_jobs_go_where_they_cost_less(client, by_cost):
         ),
         "the controller has read both Tariffs",
     )
+    yield
+    client.apply(by_finish_time())
+    for name in (FIRST, SECOND):
+        client.delete(POLICY_API, "Tariff", name)
 
+
+def test_jobs_go_where_they_cost_less(client, by_cost):
     wait_until_sent_to(client, SECOND, "cheaper")
+
+
+def test_sixty_jobs_by_cost_end_though_a_cluster_freezes_and_no_controller_leads(
+    client, manager, workers, installed, by_cost
+):
+    turns = [two_clusters.TURNS[number % 3] for number in range(40)]
+    sent = []
+    for number, kind in enumerate(turns):
+        wait_for(lambda: unfinished(client) < 10, "few wait, however slow the machine is")
+        sent.append(client.create(two_clusters.job(number, NAMES, kind=kind)))
+    wait_for(lambda: not unfinished(client), "forty end where they cost less")
+    ran = [status_of(client, job)[1] or asked_for(manager, job) for job in sent]
+    costs = [
+        two_clusters.cost_of(kind, ROLES[cluster]) for kind, cluster in zip(turns, ran, strict=True)
+    ]
+
+    more = [two_clusters.job(number, NAMES, kind="trains") for number in range(100, 120)]
+    late = client.create_all(more)
+    wait_for(lambda: waiting_for(client, late, (SECOND,)), "some wait for the second")
+    with frozen(workers[SECOND]):
+        manager.kill("controller")
+        stuck = waiting_for(client, late, (SECOND,))
+        wait_for(
+            lambda: not waiting_for(client, stuck, (SECOND,)), "the server asks the first, too"
+        )
+        silent_seconds = metric(installed, "kueue_fallback_leaderless_seconds")
+        manager.start("controller")
+    wait_for(lambda: not unfinished(client), "all end")
+    wait_until_sent_to(client, SECOND, "led")
+
+    assert {*ran} == {FIRST, SECOND}
+    assert sum(costs) == pytest.approx(two_clusters.simulated_cost(40, gpus=4), rel=0.15)
+    assert stuck
+    assert silent_seconds >= SILENT_SECONDS
+    assert {job["metadata"]["name"] for job in (*sent, *late)} <= {
+        job["metadata"]["name"] for job in all_jobs(client)
+    }
+    assert nominations(installed)["first"] > 0
+
+
+def all_jobs(client):
+    return client.list("batch/v1", "Job", namespace=NAMES.namespace)
+
+
+def asked_for(manager, job):
+    """Return the cluster asked for a Job: Kueue may not write which one took what ended at once."""
+    lines = manager.processes.log("controller").read_text().splitlines()
+    start = f"Workload {NAMES.namespace}/job-{job['metadata']['name']}-"
+    (asked,) = (line.partition(": asks ")[2] for line in lines if start in line)
+    return asked.partition(":")[0]
+
+
+def unfinished(client):
+    return sum(not has_condition(job, "Complete") for job in all_jobs(client))
+
+
+def waiting_for(client, jobs, clusters):
+    """Return those of the Jobs that no cluster has taken, and for which these are nominated."""
+    return [job for job in jobs if status_of(client, job) == (clusters, "")]
+
+
+@contextlib.contextmanager
+def frozen(plane):
+    """Stop the API server of a cluster, which answers nothing then, and let it go on."""
+    pid = plane.processes.pid("kube-apiserver")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 def test_a_dead_cluster_costs_its_time_out_once_and_no_job_is_sent_there(

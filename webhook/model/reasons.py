@@ -56,8 +56,7 @@ class Ready(Explained):
     )
     INVALID = (
         "Invalid",
-        "the policy is passed over: it breaks a rule that the API server does not keep, or did not when "
-        "it was stored",
+        "it breaks a rule that the API server does not keep, or did not then, and is passed over",
         "Correct what the message names.",
     )
     NO_NAMESPACE = (
