@@ -121,7 +121,7 @@ def test_who_is_bound_to_a_namespace_sees_what_rbac_gives(
     assert status.exit_code == 0
     assert (waits.exit_code, "You may not list ClusterQueues" in waits.stderr) == (0, True)
     hidden = {"switch", "leader", "certificates", "replicas", "policies", "clusterQueues"}
-    hidden |= {"localQueues", "clusters", "congestion", "deployments"}
+    hidden |= {"localQueues", "clusters", "congestion", "fragmentation", "deployments"}
     assert {name for name, part in told.items() if list(part) == ["forbidden"]} == hidden
     assert told["kueue"]["kubernetes"].startswith("v1.")
     assert (mine.exit_code, "light" in mine.output) == (0, True)
